@@ -14,10 +14,11 @@ impl NeighborLoader {
     pub(crate) fn check_sampling(&self, model: &BatchRequirements) -> Result<()> {
         let (n_fanouts, n_layers) = (self.fanouts.len(), model.n_layers);
         // The model determines the number of layers: if the fanouts did, a typing error would change the model.
-        if n_fanouts != n_layers {
+        if n_fanouts != n_layers && self.samples_by_rule() {
             return Err(Error::FanoutsMismatch { n_fanouts, n_layers });
         }
-        if model.graph.edge_weights && self.sampling.weights == EdgeWeights::None {
+        self.check_custom_samplers(model)?;
+        if model.graph.edge_weights && self.samples_by_rule() && self.sampling.weights == EdgeWeights::None {
             return Err(Error::NoEdgeWeights);
         }
         match self.source.is_heterogeneous() {
@@ -87,7 +88,7 @@ impl NeighborLoader {
     /// Checks that all edge types are below the number of relations, because a kernel on a device does not check types;
     /// predictions check it, too. If the graph has no types, creating the sampler returns an error.
     fn check_edge_types(&self, n_relations: usize) -> Result<()> {
-        if !self.sampling.edge_types {
+        if self.samples_by_rule() && !self.sampling.edge_types {
             return Err(Error::NoEdgeTypes);
         }
         let n_edge_types = match self.source.is_heterogeneous() {
@@ -104,7 +105,8 @@ impl NeighborLoader {
 
     /// Returns false if the default rule would drop self loops. A rule that the program has set is its own decision.
     fn may_keep_self_loops(&self) -> bool {
-        self.has_rule && !self.sampling.rule.needs_times()
+        !self.samples_by_rule()
+            || self.has_rule && !self.sampling.rule.needs_times()
             || matches!(self.sampling.rule, Rule::UniformKeepSelfLoops)
             || self.fanouts.iter().flatten().all(|fanout| *fanout == Fanout::All)
     }
