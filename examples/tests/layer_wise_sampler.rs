@@ -20,7 +20,7 @@ fn data() -> Dataset {
 }
 
 fn ladies() -> CustomSampler {
-    CustomSampler::new("ladies", Ladies::new)
+    CustomSampler::try_new("ladies", Ladies::new)
 }
 
 fn graph() -> Arc<Csc> {
@@ -44,20 +44,18 @@ fn edges(block: &Block) -> Vec<(NodeId, NodeId, f32)> {
     edges
 }
 
-/// Samples a layer by a dense matrix, in the order of the definition.
+/// Samples a layer by the definition, with a probability for each node of the graph.
 fn reference(graph: &Csc, dsts: &[NodeId], n_draws: u32, key: RngKey) -> Vec<(NodeId, NodeId, f32)> {
-    let mut matrix = vec![vec![0.0_f64; graph.n_nodes()]; dsts.len()];
-    for (row, &dst) in matrix.iter_mut().zip(dsts) {
+    let mut edges = Vec::new();
+    for &dst in dsts {
         let first = graph.first_edge(dst).0 as usize;
-        for (at, src) in graph.in_neighbors(dst).iter().enumerate() {
-            row[src.index()] += f64::from(graph.weights().unwrap()[first + at]);
+        for (at, &src) in graph.in_neighbors(dst).iter().enumerate() {
+            edges.push((dst, src, f64::from(graph.weights().unwrap()[first + at])));
         }
     }
     let mut squares = vec![0.0; graph.n_nodes()];
-    for (row, dst) in matrix.iter().zip(dsts) {
-        for (src, weight) in row.iter().enumerate().filter(|(src, _)| *src != dst.index()) {
-            squares[src] += weight * weight;
-        }
+    for (_, src, weight) in edges.iter().filter(|(dst, src, _)| src != dst) {
+        squares[src.index()] += weight * weight;
     }
     let total: f64 = squares.iter().sum();
     let mut draws = BTreeMap::<usize, f64>::new();
@@ -70,19 +68,20 @@ fn reference(graph: &Csc, dsts: &[NodeId], n_draws: u32, key: RngKey) -> Vec<(No
         });
         *draws.entry(drawn.unwrap()).or_default() += 1.0;
     }
-    let mut edges = Vec::new();
-    for (row, &dst) in matrix.iter().zip(dsts) {
-        for (src, &weight) in row.iter().enumerate().filter(|(_, weight)| **weight != 0.0) {
-            let expected = f64::from(n_draws) * squares[src] / total;
-            let factor = if src == dst.index() { Some(1.0) } else { draws.get(&src).map(|n| n / expected) };
-            edges.extend(factor.map(|factor| (dst, NodeId(src as u32), (weight * factor) as f32)));
-        }
+    let mut picked = Vec::new();
+    for (dst, src, weight) in edges {
+        let expected = f64::from(n_draws) * squares[src.index()] / total;
+        let factor = match src == dst {
+            true => Some(1.0),
+            false => draws.get(&src.index()).map(|n_draws| n_draws / expected),
+        };
+        picked.extend(factor.map(|factor| (dst, src, (weight * factor) as f32)));
     }
-    edges
+    picked
 }
 
 #[test]
-fn picks_are_those_of_a_dense_reference() {
+fn picks_are_those_of_a_naive_reference() {
     /// Weights are computed in f64 in another order, and rounded to f32.
     const TOLERANCE: f32 = 1e-5;
     let graph = graph();
@@ -103,7 +102,7 @@ fn picks_are_those_of_a_dense_reference() {
 
 #[test]
 fn weighted_sums_are_unbiased_estimates_of_those_over_all_neighbors() {
-    const N_KEYS: u64 = 4000;
+    const N_KEYS: u64 = 1000;
     /// The tolerance in standard errors of the mean: each of 20 sums exceeds it with a probability of about 6e-7.
     const N_ERRORS: f64 = 5.0;
     let graph = graph();
@@ -118,13 +117,17 @@ fn weighted_sums_are_unbiased_estimates_of_those_over_all_neighbors() {
     };
     let exact = sums(&blocks(&graph, [u32::MAX; 2], 0)[1]);
     let samples: Vec<Vec<f64>> = (0..N_KEYS).map(|seed| sums(&blocks(&graph, [1, 30], seed)[1])).collect();
+    let mut n_estimated = 0;
     for (row, exact) in exact.iter().enumerate() {
         let of_row = || samples.iter().map(|sums| sums[row]);
         let mean = of_row().sum::<f64>() / N_KEYS as f64;
         let variance = of_row().map(|sum| (sum - mean).powi(2)).sum::<f64>() / (N_KEYS - 1) as f64;
         let error = (variance / N_KEYS as f64).sqrt();
-        assert!(0.0 < error && (mean - exact).abs() < N_ERRORS * error, "{row}: {mean}, {exact}, {error}");
+        // A node whose neighbours have the value 0 has no error but that of rounding.
+        assert!((mean - exact).abs() < N_ERRORS * error + 1e-6, "{row}: {mean}, {exact}, {error}");
+        n_estimated += usize::from(1e-3 < error);
     }
+    assert!(10 < n_estimated, "{n_estimated} of 20 sums are estimates");
 }
 
 #[test]

@@ -85,10 +85,10 @@ impl CustomSampler {
         name: &str,
         create: impl Fn(Arc<Csc>, SamplerConfig) -> Result<S> + Send + Sync + 'static,
     ) -> Self {
-        let create = move |graph: Arc<Csc>, config: SamplerConfig| {
+        let create: Arc<Create> = Arc::new(move |graph: Arc<Csc>, config: SamplerConfig| {
             Ok(Arc::new(create(graph, config)?) as Arc<dyn FrontierSampler>)
-        };
-        Self { name: name.into(), settings: BTreeMap::new(), create: Arc::new(create) }
+        });
+        Self { name: name.into(), settings: BTreeMap::new(), create }
     }
 
     /// Records a setting of the sampler, on which its blocks depend. A run resumes, and a saved model predicts, with equal settings

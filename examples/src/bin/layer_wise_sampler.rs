@@ -26,8 +26,11 @@ pub(crate) struct Ladies {
 }
 
 impl Ladies {
-    pub(crate) fn new(graph: Arc<Csc>, config: SamplerConfig) -> Self {
-        Self { graph, fanouts: config.fanouts }
+    pub(crate) fn new(graph: Arc<Csc>, config: SamplerConfig) -> Result<Self, SampleError> {
+        match graph.weights() {
+            Some(_) => Ok(Self { graph, fanouts: config.fanouts }),
+            None => Err(SampleError::NoWeights),
+        }
     }
 
     /// Returns the id, the source and the weight of each edge into a node that the batch does not leave out.
@@ -40,8 +43,8 @@ impl Ladies {
         let first = self.graph.first_edge(dst).0;
         let weights = self.graph.weights().unwrap_or_default();
         let edges = (first..).zip(self.graph.in_neighbors(dst));
-        let edges = edges.map(|(id, &src)| (EdgeId(id), src, f64::from(weights[id as usize])));
-        edges.filter(|(_, src, _)| excluded.binary_search(src).is_err())
+        let edges = edges.map(move |(id, &src)| (EdgeId(id), src, f64::from(weights[id as usize])));
+        edges.filter(move |(_, src, _)| excluded.binary_search(src).is_err())
     }
 
     /// Draws nodes in proportion to the sums of their squared edge weights into the layer. Returns the factor of the edges from
@@ -132,7 +135,7 @@ struct Args {
 fn main() -> Result<()> {
     let args = Args::parse();
     let data = Dataset::open(&args.data)?.standardize()?;
-    let sampler = CustomSampler::new("ladies", Ladies::new);
+    let sampler = CustomSampler::try_new("ladies", Ladies::new);
     let exact = EvalMode::Exact { memory_bytes: None };
     let loader = NeighborLoader::new(&data, [args.nodes; 2]).gcn_norm()?.sampler(sampler);
     let loader = loader.batch_size(512).evaluation(exact);

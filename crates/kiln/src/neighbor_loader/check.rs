@@ -14,11 +14,11 @@ impl NeighborLoader {
     pub(crate) fn check_sampling(&self, model: &BatchRequirements) -> Result<()> {
         let (n_fanouts, n_layers) = (self.fanouts.len(), model.n_layers);
         // The model determines the number of layers: if the fanouts did, a typing error would change the model.
-        if n_fanouts != n_layers && self.samples_by_rule() {
+        if n_fanouts != n_layers {
             return Err(Error::FanoutsMismatch { n_fanouts, n_layers });
         }
         self.check_custom_samplers(model)?;
-        if model.graph.edge_weights && self.samples_by_rule() && self.sampling.weights == EdgeWeights::None {
+        if model.graph.edge_weights && self.sampling.weights == EdgeWeights::None {
             return Err(Error::NoEdgeWeights);
         }
         match self.source.is_heterogeneous() {
@@ -88,7 +88,7 @@ impl NeighborLoader {
     /// Checks that all edge types are below the number of relations, because a kernel on a device does not check types;
     /// predictions check it, too. If the graph has no types, creating the sampler returns an error.
     fn check_edge_types(&self, n_relations: usize) -> Result<()> {
-        if self.samples_by_rule() && !self.sampling.edge_types {
+        if !self.sampling.edge_types {
             return Err(Error::NoEdgeTypes);
         }
         let n_edge_types = match self.source.is_heterogeneous() {

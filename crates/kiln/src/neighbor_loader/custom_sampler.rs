@@ -63,11 +63,6 @@ impl CustomSamplers {
     fn iter(&self) -> impl Iterator<Item = &CustomSampler> {
         self.of_all.iter().chain(self.of_evaluation.iter().flatten())
     }
-
-    /// Returns true if no sampler is a program's own.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.iter().next().is_none()
-    }
 }
 
 impl fmt::Debug for CustomSamplers {
@@ -79,7 +74,7 @@ impl fmt::Debug for CustomSamplers {
 impl NeighborLoader {
     /// Sets a whole sampler of your own, on a graph of one type of nodes in this process: a [`FrontierSampler`], which may draw
     /// the nodes of a layer for the whole batch. It receives the fanouts, the rule and the edge weights of this loader, and decides
-    /// what they mean; the weights and types of its blocks are those that the sampler returns. It samples on the host, in the
+    /// what they mean, one per layer; the weights and types of its blocks are those that the sampler returns, of the kinds that it states. It samples on the host, in the
     /// workers of the loader, in training and in sampled evaluations. Exact evaluation reads all neighbours, as without it.
     ///
     /// A run records the name and the settings of the sampler, and resumes with the same ones only. A saved model predicts with the
@@ -113,12 +108,12 @@ impl NeighborLoader {
     /// use kiln::sample::{CustomSampler, NeighborSampler};
     /// let whole = CustomSampler::new("whole", |graph, _| NeighborSampler::full(graph, 2));
     /// // Trains on two neighbours of each node, and evaluates on all.
-    /// let loader = NeighborLoader::new(&data, [2, 2]).eval_sampler(whole);
+    /// let loader = NeighborLoader::new(&data, [2, 2]).eval_sampler(Some(whole));
     /// # let _ = loader;
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn eval_sampler(self, sampler: impl Into<Option<CustomSampler>>) -> Self {
-        let samplers = CustomSamplers { of_evaluation: Some(sampler.into()), ..self.samplers.clone() };
+    pub fn eval_sampler(self, sampler: Option<CustomSampler>) -> Self {
+        let samplers = CustomSamplers { of_evaluation: Some(sampler), ..self.samplers.clone() };
         Self { samplers, ..self }.unshared()
     }
 
@@ -133,11 +128,10 @@ impl NeighborLoader {
         };
         // The lock is held during the construction, so that other ranks wait and share the sampler.
         let mut created = self.samplers.created.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |other: &&CreatedSampler| {
-            Arc::ptr_eq(&other.graph, graph) && other.custom.to_string() == custom.to_string()
-        };
-        if let Some(found) = created.iter().find(is_it) {
-            return Ok(Some(Arc::clone(&found.sampler)));
+        for other in created.iter() {
+            if Arc::ptr_eq(&other.graph, graph) && other.custom.has_constructor_of(custom) {
+                return Ok(Some(Arc::clone(&other.sampler)));
+            }
         }
         let sampler = custom.create(graph, config.clone())?;
         let graph = Arc::clone(graph);
@@ -145,8 +139,7 @@ impl NeighborLoader {
         Ok(Some(sampler))
     }
 
-    /// Checks that a program's own samplers can sample this graph for a model. `weights` and types that the model reads must be
-    /// those of the sampler.
+    /// Checks that a program's own samplers can sample this graph for a model, and return the weights and types that it reads.
     pub(crate) fn check_custom_samplers(&self, model: &BatchRequirements) -> Result<()> {
         for custom in self.samplers.iter() {
             self.check_one_graph()?;
@@ -157,7 +150,8 @@ impl NeighborLoader {
             let samplers = CustomSamplers { of_all: Some(custom.clone()), ..self.samplers.clone() };
             let of_custom = Self { samplers, ..self.clone() };
             let Some(sampler) = of_custom.custom_sampler(&self.sampling_from(None).config)? else { continue };
-            let (expected, got) = (model.n_layers, sampler.n_layers());
+            let expected = model.n_layers;
+            let got = sampler.n_layers();
             if expected != got {
                 return Err(kiln_sample::Error::from(SamplerError::Layers { name, expected, got }).into());
             }

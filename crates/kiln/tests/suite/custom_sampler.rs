@@ -162,7 +162,7 @@ fn evaluations_may_have_another_sampler() {
     let whole = || CustomSampler::new("whole", |graph, _| NeighborSampler::full(graph, 2));
     let by_rule = losses(&one());
     let exact = losses(&one().evaluation(EvalMode::Exact { memory_bytes: None }).sampler(neighbors()));
-    let of_whole = losses(&one().eval_sampler(whole()));
+    let of_whole = losses(&one().eval_sampler(Some(whole())));
     assert_eq!((&by_rule.1, &of_whole.1), (&exact.1, &exact.1), "training should have the same batches");
     assert_ne!(by_rule.0.loss(), of_whole.0.loss());
     assert!((of_whole.0.loss() - exact.0.loss()).abs() < 1e-5);

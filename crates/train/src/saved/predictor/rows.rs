@@ -16,7 +16,7 @@ use crate::evaluate::layer_wise::{
 };
 use crate::saved::batches::{PredictedRows, PredictionBatches};
 use crate::saved::error::{ModelError, PredictModeError};
-use crate::saved::info::StoredEdgeWeights;
+use crate::saved::info::{StoredEdgeWeights, StoredSampler};
 use crate::saved::network::NetworkRows;
 use crate::saved::outputs::OutputRows;
 use crate::saved::predictor::NodePredictor;
@@ -151,7 +151,9 @@ impl NodePredictor {
     fn custom_sampler(&self) -> Result<Option<&CustomSampler>> {
         let error = match (&self.model.sampling().sampler, &self.sampler) {
             (None, custom) => return Ok(custom.as_ref()),
-            (Some(stored), Some(custom)) if *stored == custom.into() => return Ok(Some(custom)),
+            (Some(stored), Some(custom)) if *stored == StoredSampler::from(custom) => {
+                return Ok(Some(custom));
+            }
             (Some(stored), Some(custom)) => {
                 PredictModeError::OtherSampler { expected: stored.to_string(), got: custom.to_string() }
             }
