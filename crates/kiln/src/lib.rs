@@ -39,6 +39,7 @@
 //! | train on the rows of a task table | [`NeighborLoader::task_table`] |
 //! | let models read the ages of nodes and edges | [`NeighborLoader::ages`] |
 //! | choose other neighbours, by a rule of my own | [`Rule::from`](kiln_sample::Rule), [`SamplingRule`](kiln_sample::SamplingRule) |
+//! | sample by a whole sampler of my own | [`NeighborLoader::sampler`], [`CustomSampler`](kiln_sample::CustomSampler) |
 //! | sample blocks without a training | [`NeighborSampler`](kiln_sample::NeighborSampler) |
 //! | load batches without a training | [`loader::Loader`] |
 //! | **training** | |

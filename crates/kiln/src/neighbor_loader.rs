@@ -1,6 +1,7 @@
 mod ages;
 mod batcher;
 mod check;
+mod custom_sampler;
 mod describe;
 mod messages;
 mod phases;
@@ -36,6 +37,7 @@ use crate::{
     BatchRequirements, CachedNodes, DataLoader, DeviceCopy, EvalMode, GraphSource, RankHandle, Result,
 };
 
+use self::custom_sampler::CustomSamplers;
 pub use self::messages::Messages;
 use self::messages::PhaseGraphs;
 pub(crate) use self::messages::cut_of;
@@ -108,6 +110,8 @@ pub struct NeighborLoader {
     edge_columns: Vec<Arc<str>>,
     /// The form of the features of the edges, if blocks carry them.
     edge_feature_rows: RelationRows,
+    /// The samplers of the program's own.
+    samplers: CustomSamplers,
     /// True if [`NeighborLoader::rule`] was called.
     has_rule: bool,
     /// True if only the seeds of the batches are read: their blocks have no edges, and their features are zeros.
@@ -169,6 +173,7 @@ impl NeighborLoader {
             sampling,
             edge_columns: Vec::new(),
             edge_feature_rows: RelationRows::Equal,
+            samplers: CustomSamplers::default(),
             has_rule: false,
             reads_seeds_only: false,
             batches: BatchConfig::default(),
@@ -393,7 +398,8 @@ impl NeighborLoader {
     /// Returns the loader without its device copies, which a changed configuration makes invalid. Those of the relations of a
     /// heterogeneous graph depend on the graph only.
     fn unshared(self) -> Self {
-        Self { copies: self.copies.graphs_only(), phases: self.phases.without_copies(), ..self }
+        let samplers = self.samplers.uncreated();
+        Self { copies: self.copies.graphs_only(), phases: self.phases.without_copies(), samplers, ..self }
     }
 
     /// Returns the copies of graph and features in device memory that this loader shares with its clones.

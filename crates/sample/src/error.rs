@@ -2,6 +2,7 @@ mod damaged_graph_error;
 mod fanouts_error;
 mod negatives_error;
 mod rule_error;
+mod sampler_error;
 mod times_error;
 
 use kiln_graph::NodeId;
@@ -10,6 +11,7 @@ pub use self::damaged_graph_error::DamagedGraphError;
 pub use self::fanouts_error::FanoutsError;
 pub use self::negatives_error::NegativesError;
 pub use self::rule_error::RuleError;
+pub use self::sampler_error::SamplerError;
 pub use self::times_error::TimesError;
 
 /// An error of sampling.
@@ -54,22 +56,9 @@ pub enum Error {
         /// The number of edges into the destination.
         degree: u64,
     },
-    /// A custom sampler returned a frontier whose arrays are inconsistent or do not match the destinations.
-    #[error(
-        "layer {layer}: the sampler returned a frontier with {n_dst} destinations, {n_srcs} sources and {n_edge_ids} edge ids, expected consistent arrays for {expected} destinations"
-    )]
-    BadFrontier {
-        /// The index of the layer; 0 is the input layer.
-        layer: usize,
-        /// The number of destinations in the frontier.
-        n_dst: usize,
-        /// The number of sources in the frontier.
-        n_srcs: usize,
-        /// The number of edge ids in the frontier.
-        n_edge_ids: usize,
-        /// The number of requested destinations.
-        expected: usize,
-    },
+    /// A custom sampler, its blocks or its use are not valid.
+    #[error(transparent)]
+    Sampler(#[from] SamplerError),
     /// The sampler is configured for edge weights, but the graph has none.
     #[error(
         "the sampler is configured for edge weights, but the graph has none: set them with CscBuilder::weights"
@@ -104,7 +93,7 @@ pub enum Error {
     /// The graph is damaged.
     #[error("cannot use the graph: {0}")]
     Graph(#[from] kiln_graph::Error),
-    /// A sampler of a remote graph failed to fetch edges.
+    /// A sampler of a remote graph failed to fetch edges, or a custom sampler failed with an error of its own.
     #[error(transparent)]
     Elsewhere(Box<dyn std::error::Error + Send + Sync>),
 }

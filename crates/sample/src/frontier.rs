@@ -1,6 +1,6 @@
 use kiln_graph::{EdgeId, NodeId};
 
-use crate::{Error, Result};
+use crate::{Result, SamplerError};
 
 /// The edges picked in one hop, in global ids. Destinations are in the given order, the edges of each destination in
 /// ascending order of edge ids.
@@ -41,7 +41,7 @@ impl Frontier {
     /// Checks that the arrays are consistent and match the number of destinations. The error contains `layer`.
     ///
     /// # Errors
-    /// Returns [`Error::BadFrontier`] if the arrays are inconsistent or have another number of destinations.
+    /// Returns [`SamplerError::BadFrontier`] if the arrays are inconsistent or have another number of destinations.
     pub fn check(&self, layer: usize, n_dst: usize) -> Result<()> {
         let is_right = self.indptr.len() == n_dst + 1
             && self.indptr[0] == 0
@@ -54,9 +54,14 @@ impl Frontier {
         let n_edge_ids = self.edge_ids.len();
         match is_right {
             true => Ok(()),
-            false => {
-                Err(Error::BadFrontier { layer, n_dst: self.n_dst(), n_srcs, n_edge_ids, expected: n_dst })
+            false => Err(SamplerError::BadFrontier {
+                layer,
+                n_dst: self.n_dst(),
+                n_srcs,
+                n_edge_ids,
+                expected: n_dst,
             }
+            .into()),
         }
     }
 

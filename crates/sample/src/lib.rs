@@ -20,7 +20,9 @@
 //! ```
 
 mod block;
+mod checked_sampler;
 mod config;
+mod custom_sampler;
 mod dsts;
 mod error;
 mod excluded;
@@ -55,8 +57,11 @@ mod uniform_negatives;
 
 pub use block::{RelationScratch, SampledBlocks, Scratch, to_block};
 pub use config::{EdgeWeights, Fanout, HopRequest, SamplerConfig};
+pub use custom_sampler::CustomSampler;
 pub use dsts::{DstTimes, Dsts};
-pub use error::{DamagedGraphError, Error, FanoutsError, NegativesError, RuleError, TimesError};
+pub use error::{
+    DamagedGraphError, Error, FanoutsError, NegativesError, RuleError, SamplerError, TimesError,
+};
 pub use excluded::ExcludedEdges;
 pub use frontier::Frontier;
 pub use frontier_sampler::FrontierSampler;

@@ -91,7 +91,7 @@ pub use saved::error::{
 };
 pub use saved::info::{
     AgeInfo, EvaluatedNeighbors, EvaluationInfo, ModelInfo, ModelInputs, SamplingInfo, StoredEdgeWeights,
-    StoredRule, StoredTimeLimits,
+    StoredRule, StoredSampler, StoredTimeLimits,
 };
 pub use saved::initial_weights::InitialWeights;
 pub use saved::link_predictor::LinkPredictor;

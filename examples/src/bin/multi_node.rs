@@ -70,6 +70,10 @@ fn run(args: &Args) -> Result<()> {
         let best = trainer.fit(&loader, fit)?;
         if let Some(summary) = best.write_report(&loader)? {
             println!("{}\n{summary}", rank.description());
+            // `None` if the test has no batches after the warm-up.
+            if let Some(time) = summary.mean_batch_time {
+                println!("mean inference time per batch: {:.4} s", time.as_secs_f64());
+            }
         }
         Ok(())
     })?;

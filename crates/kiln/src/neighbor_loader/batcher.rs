@@ -40,6 +40,10 @@ impl NeighborLoader {
         targets: Option<Targets>,
         train_items: impl FnOnce() -> Result<ItemSampler>,
     ) -> Result<HostOrDeviceBatcher> {
+        if let Some(sampler) = self.custom_sampler(&sampling.config)? {
+            let batcher = self.host_batcher(sampler, model, targets)?;
+            return Ok(HostOrDeviceBatcher::Host(Box::new(HostNodeBatcher::new(batcher, device))));
+        }
         let rules = [&self.sampling.rule].into_iter().chain(self.sampling.relation_rules.values());
         let mode = rules.fold(self.graph_mode, |mode, rule| mode.resolve(rule));
         let sampler = match mode {

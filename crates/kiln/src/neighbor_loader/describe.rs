@@ -18,6 +18,7 @@ use crate::data_hash::hash_with_links;
 use crate::device_copy::DeviceCopies;
 use crate::evaluation::EvaluatedGraph;
 use crate::links::TrainingLinks;
+use crate::neighbor_loader::custom_sampler::CustomSamplers;
 use crate::neighbor_loader::messages::PhaseGraphs;
 use crate::source::{GraphStep, Source, dims};
 use crate::{NeighborLoader, RankHandle, Result};
@@ -49,6 +50,7 @@ impl NeighborLoader {
         loader.edge_columns = Vec::new();
         loader.reads_seeds_only = true;
         loader.ages = false;
+        loader.samplers = CustomSamplers::default();
         loader.unshared()
     }
 
@@ -120,6 +122,7 @@ impl NeighborLoader {
             let adds_self_loops = self.source.graph_step() == GraphStep::SelfLoops;
             settings.extend(adds_self_loops.then(|| ("self loops", "added".to_owned())));
         }
+        settings.extend(self.samplers.settings());
         settings.extend(self.table.as_ref().map(|table| ("task table", table.name.clone())));
         settings.extend(self.messages_setting());
         settings.extend(self.age_info().map(|ages| ("ages", format!("in units of {}", ages.unit))));
@@ -199,6 +202,7 @@ impl NeighborLoader {
             item_times: self.item_time_limits().map(Into::into),
             ages: self.age_info(),
             task_table: self.table.as_ref().map(|table| table.name.clone()),
+            sampler: self.samplers.of_evaluation().as_ref().map(Into::into),
             ..sampling
         };
         let mut sampling = columns

@@ -43,16 +43,17 @@ impl NeighborLoader {
         self.source.time_split().filter(|_| self.messages == Messages::Known)
     }
 
-    /// Returns the loader with the graph of a phase.
+    /// Returns the loader with the graph and the sampler of a phase.
     ///
     /// # Errors
     /// Returns an error if the edges are damaged or do not fit in memory.
     pub(crate) fn phase_loader(&self, phase: Phase) -> Result<Self> {
-        match (self.messages, self.time_split()) {
-            (Messages::AtItemTime(_), _) => self.with_edges(PhaseEdges::ByTime),
-            (_, Some(split)) => self.with_edges(PhaseEdges::Before(cut_of(&split, phase))),
-            (_, None) => Ok(self.clone()),
-        }
+        let of_phase = match (self.messages, self.time_split()) {
+            (Messages::AtItemTime(_), _) => self.with_edges(PhaseEdges::ByTime)?,
+            (_, Some(split)) => self.with_edges(PhaseEdges::Before(cut_of(&split, phase)))?,
+            (_, None) => self.clone(),
+        };
+        Ok(Self { samplers: self.samplers.of_phase(phase), ..of_phase })
     }
 
     /// Returns the loader with the graph of an evaluation: that of its phase, or of what items of one time know.

@@ -2,6 +2,7 @@
 //! program of its own.
 
 mod corpus;
+mod custom_sampler;
 mod data_hash;
 mod edge_columns;
 mod edge_features;

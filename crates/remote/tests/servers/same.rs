@@ -239,7 +239,10 @@ fn rejects_local_samplers_that_do_not_match_the_partition() {
     let remote =
         DistNeighborSampler::new(Arc::clone(&cluster.graph), FANOUTS).with_local_sampler(Nothing).unwrap();
     let error = remote.sample_blocks(seeds, *key, &mut Scratch::default()).unwrap_err();
-    assert!(matches!(error, kiln_sample::Error::BadFrontier { n_dst: 0, .. }), "{error}");
+    assert!(
+        matches!(error, kiln_sample::Error::Sampler(SamplerError::BadFrontier { n_dst: 0, .. })),
+        "{error}"
+    );
     // This client has no local partition.
     let served = Cluster::of(&parts, None, RuleRegistry::default());
     let remote = DistNeighborSampler::new(Arc::clone(&served.graph), FANOUTS);

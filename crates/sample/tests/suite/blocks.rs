@@ -8,8 +8,8 @@ use std::sync::Arc;
 use kiln_graph::{Csc, CscBuilder, EdgeId, LocalId, NodeId};
 use kiln_sample::{
     DamagedGraphError, Dsts, EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest,
-    NeighborSampler, Neighbors, NodeKey, RngKey, Rule, RuleError, SampledBlocks, SamplerConfig, SamplingRule,
-    Scratch, Seeds, Selection,
+    NeighborSampler, Neighbors, NodeKey, RngKey, Rule, RuleError, SampledBlocks, SamplerConfig, SamplerError,
+    SamplingRule, Scratch, Seeds, Selection,
 };
 use kiln_testkit::{arb_coo, check_block, check_same_edges, hub, ring, six_nodes};
 use proptest::prelude::*;
@@ -264,7 +264,10 @@ fn rejects_inconsistent_frontier_of_a_custom_sampler() {
     let error = sampler
         .sample_blocks(&Seeds::nodes(nodes([4, 5, 6])), RngKey::new(0), &mut Scratch::default())
         .unwrap_err();
-    assert!(matches!(error, Error::BadFrontier { layer: 0, n_dst: 2, expected: 3, .. }), "{error}");
+    assert!(
+        matches!(error, Error::Sampler(SamplerError::BadFrontier { layer: 0, n_dst: 2, expected: 3, .. })),
+        "{error}"
+    );
 }
 
 fn check_counts(graph: &Csc, sampled: &SampledBlocks, fanouts: [u32; 2], replace: bool) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kiln_graph::{Block, BlockParts, Csc, CscBuilder, EdgeId, NodeId};
 use kiln_sample::{
     EdgeWeights, Error, ExcludedEdges, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler,
-    Neighbors, NodeKey, RngKey, Rule, SamplerConfig, Scratch, Seeds, Selection, to_block,
+    Neighbors, NodeKey, RngKey, Rule, SamplerConfig, SamplerError, Scratch, Seeds, Selection, to_block,
 };
 use kiln_testkit::{arb_coo, check_block, ring};
 use proptest::prelude::*;
@@ -90,7 +90,7 @@ fn reused_frontiers_drop_edge_types_that_are_not_requested() {
         assert_eq!(frontier.edge_types, expected);
     }
     frontier.edge_types = Some(vec![1, 2]);
-    assert!(matches!(frontier.check(0, 1), Err(Error::BadFrontier { .. })));
+    assert!(matches!(frontier.check(0, 1), Err(Error::Sampler(SamplerError::BadFrontier { .. }))));
 }
 
 #[test]

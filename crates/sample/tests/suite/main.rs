@@ -1,6 +1,7 @@
 //! Tests of sampling: picked edges, excluded edges, edge weights and types, negatives and random numbers.
 
 mod blocks;
+mod custom_sampler;
 mod damaged_order;
 mod distribution;
 mod edge_types;

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use kiln_comm::Communicator;
 use kiln_feature::{FeatureBuffer, FeatureStore, Labels, TargetKind, Targets};
 use kiln_graph::{ItemId, NodeId};
@@ -35,9 +37,15 @@ pub struct Evaluation {
     pub(crate) n_outputs: usize,
     pub(crate) nodes: Vec<[u32; 2]>,
     objective: TaskObjective,
+    /// The duration of each batch that this rank evaluated, in their order.
+    pub(crate) batch_times: Vec<Duration>,
 }
 
 impl Evaluation {
+    /// The number of batches that [`Summary`](crate::Summary) leaves out of the mean time of a batch. The first ones compile
+    /// kernels and fill the pools of a device.
+    pub const WARM_UP: usize = 10;
+
     /// Selects these nodes from the outputs for all nodes, which [`LayerWiseInference`](crate::LayerWiseInference)
     /// computes.
     ///
@@ -188,7 +196,7 @@ impl Evaluation {
         }
         let mut send = vec![Vec::new(); n_ranks];
         send[0] = self.to_bytes();
-        let mut all = Self::new(self.objective);
+        let mut all = Self { batch_times: self.batch_times, ..Self::new(self.objective) };
         let received = comm.all_to_all(&send)?;
         drop(send);
         for bytes in received.into_iter().filter(|bytes| !bytes.is_empty()) {
@@ -232,6 +240,16 @@ impl Evaluation {
         self.outputs.extend(bytemuck::pod_collect_to_vec::<u8, f32>(outputs));
         self.nodes.extend(bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(nodes));
         self.n_outputs = n_outputs;
+    }
+
+    /// Returns the mean time of inference per batch, without the first `warm_up` batches; `None` without further ones, and for exact
+    /// evaluation, which has no batches. After [`Evaluation::gather`], it is that of rank 0.
+    ///
+    /// A batch is timed from its arrival on the device until its outputs are on the host, so that the device has finished it. The
+    /// sampling of the batch, and the wait for it, are not part of the time.
+    pub fn mean_batch_time(&self, warm_up: usize) -> Option<Duration> {
+        let timed = self.batch_times.get(warm_up..).filter(|timed| !timed.is_empty())?;
+        Some(timed.iter().sum::<Duration>() / timed.len() as u32)
     }
 
     /// Returns true if no item was evaluated.

@@ -215,9 +215,10 @@ impl Evaluator {
                 let of_rank_zero = trainer
                     .on_rank_zero(|trainer| T::evaluate_exactly(exact, trainer, loader, phase).map(Some))?;
                 // The other ranks keep their evaluation without items, which has the task's objective.
-                evaluation = of_rank_zero.unwrap_or(evaluation);
+                return Ok(of_rank_zero.unwrap_or(evaluation));
             }
         }
+        evaluation.batch_times = std::mem::take(&mut trainer.eval_batch_times);
         Ok(evaluation)
     }
 

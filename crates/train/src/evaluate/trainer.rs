@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use burn::module::Module;
 use kiln_nn::{ForwardContext, Mode};
@@ -51,12 +51,14 @@ impl<T: Task> TaskTrainer<T> {
         let model = self.model.valid();
         let mut counts = MetricSums::default();
         self.eval_negatives = NegativeCounts::default();
+        self.eval_batch_times.clear();
         for (step, batch) in batches.into_iter().enumerate() {
             let batch = batch?;
             self.check_device(&batch)?;
             if batch.n_items == 0 {
                 continue;
             }
+            let start = Instant::now();
             let ctx = ForwardContext { key: batch.key, mode: Mode::Eval };
             let embedded = learned_rows(&self.embeddings, T::embedded_nodes(&batch.input), &self.device)?;
             let forward = self
@@ -68,6 +70,8 @@ impl<T: Task> TaskTrainer<T> {
             counts += of_step;
             self.eval_negatives += T::negatives(&batch.input);
             visit(&batch.input, &forward);
+            // The metric sums were read, so the device has finished the batch.
+            self.eval_batch_times.push(start.elapsed());
         }
         Ok(counts)
     }

@@ -450,6 +450,7 @@ impl Run {
         let summary = Summary {
             loss: self.loss.clone(),
             stop_reason: self.stop_reason.clone(),
+            mean_batch_time: said.mean_batch_time(Evaluation::WARM_UP),
             ..Summary::new(&said.metrics(), self.best()?, &report, info.elapsed).with_test(said)
         };
         Self::write_results(folder, &summary, said, info)?;

@@ -113,6 +113,9 @@ pub struct Summary {
     pub peak_rss_anon_bytes: u64,
     /// The peak memory of the files that the run's last process has mapped, in bytes.
     pub peak_rss_mapped_bytes: u64,
+    /// The mean time of inference per batch of the test on rank 0, after a warm-up of [`Evaluation::WARM_UP`] batches
+    /// ([`Evaluation::mean_batch_time`]); `None` if the test has no more batches, or is exact. It is not written to `summary.json`.
+    pub mean_batch_time: Option<Duration>,
     /// The negatives of link prediction, with the number of those that should have been rejected.
     pub negatives: RunNegatives,
     /// SHA-256 of `best.safetensors`, in hexadecimal; empty without a best epoch.
@@ -170,6 +173,7 @@ impl Summary {
             seconds: elapsed.as_secs_f64(),
             peak_rss_anon_bytes: fit.peak_memory.anon_bytes,
             peak_rss_mapped_bytes: fit.peak_memory.mapped_bytes,
+            mean_batch_time: None,
             negatives: fit.negatives,
             weights_hash: best.weights_hash.clone(),
         }

@@ -75,6 +75,7 @@ impl SummaryFile {
             seconds: self.seconds,
             peak_rss_anon_bytes: self.peak_rss_anon_bytes,
             peak_rss_mapped_bytes: self.peak_rss_mapped_bytes,
+            mean_batch_time: None,
             negatives: self.negatives,
             weights_hash: self.weights_hash,
         })

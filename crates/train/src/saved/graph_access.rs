@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kiln_feature::{EdgeFeatureStore, RelationRows, edge_rows_of};
 use kiln_graph::{Csc, GraphSchema, Relation, Relations};
 use kiln_sample::{
-    Fanout, FrontierSampler, HeteroNeighborSampler, NeighborSampler, SamplerConfig, TimeLimits,
+    CustomSampler, Fanout, FrontierSampler, HeteroNeighborSampler, NeighborSampler, SamplerConfig, TimeLimits,
 };
 
 use crate::error::Result;
@@ -119,6 +119,24 @@ impl GraphAccess {
     /// Returns the number of relations, 1 for a graph of one type of nodes.
     pub(crate) fn n_relations(&self) -> usize {
         self.schema().map_or(1, |schema| schema.relations().len())
+    }
+
+    /// Returns a program's own sampler of the graph.
+    ///
+    /// # Errors
+    /// Returns [`PredictModeError::NeedsWholeGraph`] unless the graph has one type of nodes and is in this process as a whole, and
+    /// the errors of the sampler's constructor.
+    pub(crate) fn custom_sampler(
+        &self,
+        custom: &CustomSampler,
+        fanouts: Vec<Vec<Fanout>>,
+        config: SamplerConfig,
+    ) -> Result<Arc<dyn FrontierSampler>> {
+        let Self::Plain(graph) = self else {
+            let what = "a sampler of the program's own, which reads a graph of one type of nodes,";
+            return Err(ModelError::Mode(PredictModeError::NeedsWholeGraph { what }).into());
+        };
+        Ok(custom.create(graph, SamplerConfig { fanouts: fanouts.concat(), ..config })?)
     }
 
     /// Returns a sampler with these fanouts of each relation in each layer, `[n_layers][n_relations]`. The configuration has

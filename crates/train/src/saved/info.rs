@@ -1,6 +1,7 @@
 //! The description of a saved model: the content of `model.json`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 
 use burn::tensor::Device;
@@ -8,7 +9,7 @@ use kiln_feature::{FeatureColumn, Preparation, TargetKind, TargetScaler};
 use kiln_graph::EdgeColumns;
 use kiln_kernels::ops::{MatmulPrecision, matmul_precision_on};
 use kiln_nn::{ModelConfig, TimedParts};
-use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig, TimeLimits};
+use kiln_sample::{CustomSampler, EdgeWeights, Fanout, Rule, SamplerConfig, TimeLimits};
 use serde::{Deserialize, Serialize};
 
 use crate::run::contract::DETERMINISM_CONTRACT;
@@ -168,6 +169,9 @@ pub struct SamplingInfo {
     /// The name of the task table on whose rows the model was trained; absent for a model that was trained on nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_table: Option<String>,
+    /// The sampler of a program's own by which evaluations sample; absent if they sample neighbours by `rule`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampler: Option<StoredSampler>,
     /// True if the graph has self loops and edge weights of [`gcn_norm`](kiln_graph::gcn_norm).
     pub gcn_norm: bool,
 }
@@ -232,6 +236,35 @@ pub enum StoredRule {
     Custom(Option<String>),
 }
 
+/// A [`CustomSampler`], as it is stored: what identifies it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoredSampler {
+    /// The name.
+    pub name: String,
+    /// The settings, by name; absent if there are none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
+}
+
+impl From<&CustomSampler> for StoredSampler {
+    fn from(sampler: &CustomSampler) -> Self {
+        Self { name: sampler.name().to_owned(), settings: sampler.settings().clone() }
+    }
+}
+
+impl fmt::Display for StoredSampler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        if self.settings.is_empty() {
+            return Ok(());
+        }
+        let settings: Vec<String> =
+            self.settings.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        write!(f, " ({})", settings.join(", "))
+    }
+}
+
 /// [`EdgeWeights`], as it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -269,6 +302,7 @@ impl SamplingInfo {
             relation_rules: rules.map(|(name, rule)| (name.clone(), rule.into())).collect(),
             relation_windows: config.relation_windows.clone(),
             task_table: None,
+            sampler: None,
             gcn_norm,
         }
     }

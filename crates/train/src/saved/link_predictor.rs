@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kiln_feature::EdgeFeatures;
 use kiln_graph::{Csc, Links, NodeId, RelationSchema};
-use kiln_sample::Rule;
+use kiln_sample::{CustomSampler, Rule};
 
 use crate::error::Result;
 use crate::evaluate::layer_wise::WantedRows;
@@ -122,6 +122,21 @@ impl LinkPredictor {
     #[must_use]
     pub fn rule(self, rule: impl Into<Rule>) -> Self {
         Self { encoder: self.encoder.rule(rule), ..self }
+    }
+
+    /// Sets the sampler of a model that was evaluated with one of a program's own; see [`NodePredictor::sampler`].
+    ///
+    /// ```no_run
+    /// # use kiln_train::LinkPredictor;
+    /// # fn example(predictor: LinkPredictor) -> kiln_train::Result<()> {
+    /// use kiln_sample::{CustomSampler, NeighborSampler};
+    /// let predictor = predictor.sampler(CustomSampler::new("whole", |graph, _| NeighborSampler::full(graph, 2)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn sampler(self, sampler: CustomSampler) -> Self {
+        Self { encoder: self.encoder.sampler(sampler), ..self }
     }
 
     /// Returns the model.

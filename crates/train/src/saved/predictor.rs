@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use kiln_graph::{Csc, GraphSchema, NodeId};
-use kiln_sample::{Fanout, Rule, Scratch, TimeLimits};
+use kiln_sample::{CustomSampler, Fanout, Rule, Scratch, TimeLimits};
 
 use crate::error::{Error, Result};
 use crate::evaluate::layer_wise::{LayerWiseConfig, WantedRows};
@@ -49,6 +49,8 @@ pub struct NodePredictor {
     nodes: Range<u32>,
     /// A custom sampling rule.
     rule: Option<Rule>,
+    /// The sampler of a program's own.
+    sampler: Option<CustomSampler>,
     /// Tables of samplers that no thread uses at the moment.
     scratches: Arc<Mutex<Vec<Scratch>>>,
 }
@@ -106,6 +108,7 @@ impl NodePredictor {
             nodes: 0..data.graph.n_nodes() as u32,
             data,
             rule: None,
+            sampler: None,
             scratches: Arc::default(),
         })
     }
@@ -153,6 +156,23 @@ impl NodePredictor {
     #[must_use]
     pub fn rule(self, rule: impl Into<Rule>) -> Self {
         Self { rule: Some(rule.into()), ..self }
+    }
+
+    /// Sets the sampler of a model that was evaluated with one of a program's own. It must have the name and the settings of the
+    /// training. A model that was evaluated without one is sampled by it, too.
+    ///
+    /// ```no_run
+    /// # use kiln_train::NodePredictor;
+    /// # fn example(predictor: NodePredictor) -> kiln_train::Result<()> {
+    /// use kiln_sample::{CustomSampler, NeighborSampler};
+    /// // The sampler of the training: both hops take all neighbours.
+    /// let predictor = predictor.sampler(CustomSampler::new("whole", |graph, _| NeighborSampler::full(graph, 2)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn sampler(self, sampler: CustomSampler) -> Self {
+        Self { sampler: Some(sampler), ..self }
     }
 
     /// Sets the time of each item of the requests that follow, in their order, for a model that was trained at the times of items;

@@ -4,6 +4,7 @@ mod steps;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::ModuleOptimizer;
@@ -64,6 +65,8 @@ pub struct TaskTrainer<T: Task> {
     pub(crate) train_negatives: NegativeCounts,
     /// The negatives of the last evaluation.
     pub(crate) eval_negatives: NegativeCounts,
+    /// The duration of each batch of this rank in the last evaluation, in their order.
+    pub(crate) eval_batch_times: Vec<Duration>,
 }
 
 /// The settings of a trainer, besides its task, model and communicator.
@@ -195,6 +198,7 @@ impl<T: Task> TaskTrainer<T> {
             has_awaited: false,
             train_negatives: NegativeCounts::default(),
             eval_negatives: NegativeCounts::default(),
+            eval_batch_times: Vec::new(),
         }
     }
 

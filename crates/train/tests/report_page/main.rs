@@ -72,6 +72,7 @@ fn summary() -> Summary {
         seconds: 200.4,
         peak_rss_anon_bytes: 300 << 20,
         peak_rss_mapped_bytes: 20 << 30,
+        mean_batch_time: None,
         negatives: kiln_train::RunNegatives::default(),
         weights_hash: "c0ffee".repeat(10) + "abcd",
     }

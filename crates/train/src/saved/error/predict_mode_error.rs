@@ -81,4 +81,23 @@ pub enum PredictModeError {
         /// The name of the rule; empty for a rule without a name.
         rule: String,
     },
+    /// The model was evaluated with a sampler of a program's own, which a file cannot contain.
+    #[error(
+        "the model was evaluated with the sampler `{sampler}` of another program: predict with the program that has the \
+         sampler, or with all neighbours (--mode exact)"
+    )]
+    CustomSampler {
+        /// The name and the settings of the sampler.
+        sampler: String,
+    },
+    /// The program has set another sampler than that of the model.
+    #[error(
+        "the model was evaluated with the sampler `{expected}`, got `{got}`: set a sampler of the same name and settings"
+    )]
+    OtherSampler {
+        /// The name and the settings of the model's sampler.
+        expected: String,
+        /// Those of the program's.
+        got: String,
+    },
 }

@@ -7,7 +7,7 @@ use kiln_feature::{FeatureBuffer, FeatureStore};
 use kiln_graph::NodeId;
 use kiln_kernels::to_vec_f32;
 use kiln_loader::{BatchError, Batcher, NodeBatcher, SeedBatch, StageTimes};
-use kiln_sample::{Fanout, FrontierSampler};
+use kiln_sample::{CustomSampler, Fanout, FrontierSampler};
 use kiln_store::progress::ProgressUnit;
 
 use crate::error::{Error, Result};
@@ -15,7 +15,8 @@ use crate::evaluate::layer_wise::{
     InferenceInput, LayerWiseConfig, LayerWiseInference, LayerWiseRows, WantedRows,
 };
 use crate::saved::batches::{PredictedRows, PredictionBatches};
-use crate::saved::info::StoredEdgeWeights;
+use crate::saved::error::{ModelError, PredictModeError};
+use crate::saved::info::{StoredEdgeWeights, StoredSampler};
 use crate::saved::network::NetworkRows;
 use crate::saved::outputs::OutputRows;
 use crate::saved::predictor::NodePredictor;
@@ -125,7 +126,10 @@ impl NodePredictor {
 
     fn batcher(&self, fanouts: Vec<Vec<Fanout>>) -> Result<NodeBatcher<dyn FrontierSampler>> {
         let config = self.model.sampling().config(self.rule.as_ref())?;
-        let sampler = self.data.graph.sampler(fanouts, config)?;
+        let sampler = match self.custom_sampler()? {
+            Some(custom) => self.data.graph.custom_sampler(custom, fanouts, config)?,
+            None => self.data.graph.sampler(fanouts, config)?,
+        };
         let mut batcher = NodeBatcher::without_targets(sampler, self.data.features.clone());
         for (name, rows) in self.data.edge_columns.iter() {
             batcher = batcher.edge_column(Arc::clone(name), Arc::clone(rows));
@@ -138,6 +142,24 @@ impl NodePredictor {
             batcher = batcher.groups_of_model(format.relation_groups, format.node_groups, schema);
         }
         Ok(batcher)
+    }
+
+    /// Returns the sampler of the program; `None` for a model that samples neighbours by a rule.
+    ///
+    /// # Errors
+    /// Returns [`PredictModeError::CustomSampler`] if the model needs one, and [`PredictModeError::OtherSampler`] for another one.
+    fn custom_sampler(&self) -> Result<Option<&CustomSampler>> {
+        let error = match (&self.model.sampling().sampler, &self.sampler) {
+            (None, custom) => return Ok(custom.as_ref()),
+            (Some(stored), Some(custom)) if *stored == StoredSampler::from(custom) => {
+                return Ok(Some(custom));
+            }
+            (Some(stored), Some(custom)) => {
+                PredictModeError::OtherSampler { expected: stored.to_string(), got: custom.to_string() }
+            }
+            (Some(stored), None) => PredictModeError::CustomSampler { sampler: stored.to_string() },
+        };
+        Err(ModelError::Mode(error).into())
     }
 
     /// Computes the rows of a batch, whose seeds have these positions in the request.

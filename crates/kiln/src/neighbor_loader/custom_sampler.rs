@@ -1,0 +1,187 @@
+//! Whole samplers of a program's own.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kiln_graph::Csc;
+use kiln_kernels::GraphMode;
+use kiln_loader::Phase;
+use kiln_sample::{CustomSampler, EdgeWeights, FrontierSampler, SamplerConfig, SamplerError};
+
+use crate::source::WholeGraph;
+use crate::{BatchRequirements, Error, NeighborLoader, Result};
+
+/// The samplers of a program's own in a loader.
+#[derive(Clone, Default)]
+pub(crate) struct CustomSamplers {
+    /// The sampler of training, and of evaluations without their own.
+    of_all: Option<CustomSampler>,
+    /// The sampler of the validation and the test, if they have their own; `None` within for neighbours by the rule of the loader.
+    of_evaluation: Option<Option<CustomSampler>>,
+    /// The samplers on the graphs that were sampled, which clones of the loader in other ranks of the process share.
+    created: Arc<Mutex<Vec<CreatedSampler>>>,
+}
+
+/// A sampler on a graph.
+struct CreatedSampler {
+    custom: CustomSampler,
+    graph: Arc<Csc>,
+    sampler: Arc<dyn FrontierSampler>,
+}
+
+impl CustomSamplers {
+    /// Returns these samplers without those on graphs, which a changed configuration makes invalid.
+    pub(crate) fn uncreated(&self) -> Self {
+        Self { created: Arc::default(), ..self.clone() }
+    }
+
+    /// Returns the samplers of a phase, for all phases.
+    pub(crate) fn of_phase(&self, phase: Phase) -> Self {
+        let of_all = match (phase, &self.of_evaluation) {
+            (Phase::Validation | Phase::Test, Some(of_evaluation)) => of_evaluation.clone(),
+            _ => self.of_all.clone(),
+        };
+        Self { of_all, of_evaluation: None, created: Arc::clone(&self.created) }
+    }
+
+    /// Returns the sampler of evaluations; `None` for neighbours by a rule.
+    pub(crate) fn of_evaluation(&self) -> Option<CustomSampler> {
+        self.of_phase(Phase::Test).of_all
+    }
+
+    /// Returns the settings by which a run's sampler is identified; none for a loader without one.
+    pub(crate) fn settings(&self) -> Vec<(&'static str, String)> {
+        let text = |sampler: &Option<CustomSampler>| {
+            sampler.as_ref().map_or_else(|| "by rule".to_owned(), ToString::to_string)
+        };
+        let of_all = self.of_all.is_some().then(|| ("sampler", text(&self.of_all)));
+        let of_evaluation = self.of_evaluation.as_ref().map(|sampler| ("evaluation sampler", text(sampler)));
+        of_all.into_iter().chain(of_evaluation).collect()
+    }
+
+    /// Returns each sampler of a program's own.
+    fn iter(&self) -> impl Iterator<Item = &CustomSampler> {
+        self.of_all.iter().chain(self.of_evaluation.iter().flatten())
+    }
+}
+
+impl fmt::Debug for CustomSamplers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.settings()).finish()
+    }
+}
+
+impl NeighborLoader {
+    /// Sets a whole sampler of your own, on a graph of one type of nodes in this process: a [`FrontierSampler`], which may draw
+    /// the nodes of a layer for the whole batch. It receives the fanouts, the rule and the edge weights of this loader, and decides
+    /// what they mean, one per layer; the weights and types of its blocks are those that the sampler returns, of the kinds that it states. It samples on the host, in the
+    /// workers of the loader, in training and in sampled evaluations. Exact evaluation reads all neighbours, as without it.
+    ///
+    /// A run records the name and the settings of the sampler, and resumes with the same ones only. A saved model predicts with the
+    /// program that has the sampler ([`NodePredictor::sampler`](kiln_train::NodePredictor::sampler)), or with all neighbours.
+    /// Training is an error with [`GraphMode::Device`](crate::GraphMode::Device), on a partitioned or a heterogeneous graph, and
+    /// for items at their own times unless [`FrontierSampler::takes_times`] returns true.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// use kiln::sample::{CustomSampler, NeighborSampler};
+    /// let sampler = CustomSampler::try_new("neighbors", NeighborSampler::with_config);
+    /// let loader = NeighborLoader::new(&data, [2, 2]).batch_size(16).sampler(sampler);
+    /// # let folder = tempfile::tempdir()?;
+    /// # let out = folder.path().join("run");
+    /// let model = SageConfig::for_data(&data).layers(2).hidden(8);
+    /// let best = Trainer::new(model, AdamConfig::new(1e-2)).fit(&loader, FitConfig::epochs(2).out(out))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sampler(self, sampler: CustomSampler) -> Self {
+        let samplers = CustomSamplers { of_all: Some(sampler), ..self.samplers.clone() };
+        Self { samplers, ..self }.unshared()
+    }
+
+    /// Sets another sampler for the validation and the test than [`NeighborLoader::sampler`]; `None` samples neighbours by the
+    /// fanouts and the rule of this loader. Exact evaluation has no sampler.
+    ///
+    /// ```
+    /// # use kiln::prelude::*;
+    /// # let data = kiln::data::synthetic::ring(100)?;
+    /// use kiln::sample::{CustomSampler, NeighborSampler};
+    /// let whole = CustomSampler::new("whole", |graph, _| NeighborSampler::full(graph, 2));
+    /// // Trains on two neighbours of each node, and evaluates on all.
+    /// let loader = NeighborLoader::new(&data, [2, 2]).eval_sampler(Some(whole));
+    /// # let _ = loader;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn eval_sampler(self, sampler: Option<CustomSampler>) -> Self {
+        let samplers = CustomSamplers { of_evaluation: Some(sampler), ..self.samplers.clone() };
+        Self { samplers, ..self }.unshared()
+    }
+
+    /// Returns the program's own sampler on the graph of this loader; `None` if there is none.
+    ///
+    /// # Errors
+    /// Returns an error for a partitioned or a heterogeneous graph, and the errors of the constructor.
+    pub(crate) fn custom_sampler(&self, config: &SamplerConfig) -> Result<Option<Arc<dyn FrontierSampler>>> {
+        let Some(custom) = &self.samplers.of_all else { return Ok(None) };
+        let Some(WholeGraph::One(graph)) = self.source.whole() else {
+            return self.check_one_graph().map(|()| None);
+        };
+        // The lock is held during the construction, so that other ranks wait and share the sampler.
+        let mut created = self.samplers.created.lock().unwrap_or_else(PoisonError::into_inner);
+        for other in created.iter() {
+            if Arc::ptr_eq(&other.graph, graph) && other.custom.has_constructor_of(custom) {
+                return Ok(Some(Arc::clone(&other.sampler)));
+            }
+        }
+        let sampler = custom.create(graph, config.clone())?;
+        let graph = Arc::clone(graph);
+        created.push(CreatedSampler { custom: custom.clone(), graph, sampler: Arc::clone(&sampler) });
+        Ok(Some(sampler))
+    }
+
+    /// Checks that a program's own samplers can sample this graph for a model, and return the weights and types that it reads.
+    pub(crate) fn check_custom_samplers(&self, model: &BatchRequirements) -> Result<()> {
+        for custom in self.samplers.iter() {
+            self.check_one_graph()?;
+            let name = custom.name().to_owned();
+            if self.graph_mode != GraphMode::Host {
+                return Err(kiln_sample::Error::from(SamplerError::OnDevice { name }).into());
+            }
+            let samplers = CustomSamplers { of_all: Some(custom.clone()), ..self.samplers.clone() };
+            let of_custom = Self { samplers, ..self.clone() };
+            let Some(sampler) = of_custom.custom_sampler(&self.sampling_from(None).config)? else { continue };
+            let expected = model.n_layers;
+            let got = sampler.n_layers();
+            if expected != got {
+                return Err(kiln_sample::Error::from(SamplerError::Layers { name, expected, got }).into());
+            }
+            if self.item_time_limits().is_some() && !sampler.takes_times() {
+                return Err(kiln_sample::Error::from(SamplerError::Times { name }).into());
+            }
+            if model.graph.edge_weights && sampler.weights() == EdgeWeights::None {
+                return Err(Error::NoEdgeWeights);
+            }
+            if model.graph.n_relations.is_some() && !sampler.has_edge_types() {
+                return Err(Error::NoEdgeTypes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if a phase samples neighbours by a rule.
+    pub(crate) fn samples_by_rule(&self) -> bool {
+        self.samplers.of_all.is_none() || self.samplers.of_evaluation.as_ref().is_some_and(Option::is_none)
+    }
+
+    fn check_one_graph(&self) -> Result<()> {
+        let what = "a sampler of one's own";
+        match self.source.whole() {
+            _ if self.source.is_heterogeneous() => {
+                let reason = "it samples one relation";
+                Err(Error::NeedsOneType { what, reason })
+            }
+            None => Err(Error::NeedsWholeGraph { what }),
+            Some(_) => Ok(()),
+        }
+    }
+}
