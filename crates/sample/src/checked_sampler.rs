@@ -44,7 +44,7 @@ impl CheckedSampler {
                     block.n_dst(),
                     next.n_src()
                 )),
-                _ => self.problem_of(block, seeds).or_else(|| self.problem_of_edges(block)),
+                _ => self.problem_of(block, seeds),
             };
             if let Some(reason) = problem {
                 return Err(SamplerError::Block { name: self.name(), layer, reason }.into());
@@ -54,6 +54,11 @@ impl CheckedSampler {
             }
         }
         self.check_srcs(blocks, seeds, scratch)?;
+        for (layer, block) in blocks.iter().enumerate() {
+            if let Some(reason) = self.problem_of_edges(block) {
+                return Err(SamplerError::Block { name: self.name(), layer, reason }.into());
+            }
+        }
         self.check_seeds(sampled, seeds)
     }
 

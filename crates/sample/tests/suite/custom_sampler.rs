@@ -79,7 +79,7 @@ fn valid_blocks_are_returned_as_they_are() {
 
 #[test]
 fn invalid_blocks_are_errors_that_name_the_sampler() {
-    let changes: [(&str, fn(&mut SampledBlocks)); 10] = [
+    let changes: [(&str, fn(&mut SampledBlocks)); 12] = [
         ("returned 1 blocks, expected 2", |sampled| drop(sampled.blocks.remove(0))),
         ("not the 4 sources of the next layer", |sampled| {
             edit(sampled, 0, |parts| parts.srcs.swap(2, 3));
@@ -91,6 +91,15 @@ fn invalid_blocks_are_errors_that_name_the_sampler() {
             edit(sampled, 0, |parts| *parts.srcs.last_mut().unwrap() = NodeId(5));
         }),
         ("it has edge 77", |sampled| edit(sampled, 1, |parts| parts.edge_ids[0] = EdgeId(77))),
+        ("expected edges of the graph", |sampled| {
+            edit(sampled, 1, |parts| parts.indices[0] = LocalId(0));
+        }),
+        ("whose ids ascend for each destination", |sampled| {
+            edit(sampled, 1, |parts| {
+                parts.indices.swap(0, 1);
+                parts.edge_ids.swap(0, 1);
+            });
+        }),
         ("expected edge weights None, got some", |sampled| {
             edit(sampled, 1, |parts| parts.weights = Some(vec![1.0; parts.indices.len()]));
         }),
