@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use crate::workspace::{self, SourceFile};
 use crate::{
     arrows, commits, cuda, cycles, features, llvm, manifest, messages, method_examples, names, prose,
-    publish, style, test, third_party, tidy, tools,
+    publish, python, style, test, third_party, tidy, tools,
 };
 
 /// Options of `cargo xtask check`.
@@ -59,6 +59,7 @@ const STEPS: &[Step] = &[
     ("snippets", || report(prose::untested_snippets(&text_files()?))),
     ("commits", || report(commits::problems()?)),
     ("links", tools::check_links),
+    ("python", python::check),
 ];
 
 /// Runs all selected steps, also after a failure, and lists the failed steps at the end.

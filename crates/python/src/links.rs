@@ -20,10 +20,10 @@ pub(crate) struct LinkSettings<'py> {
     relation: usize,
     /// The position of the relation with the reverse of each link; `None` if there is none.
     reverse: Option<usize>,
-    /// The sources, numbered within their type; `None` for the edges of the relation.
-    srcs: Option<Bound<'py, PyAny>>,
+    /// The sources, numbered within their type.
+    srcs: Bound<'py, PyAny>,
     /// The destinations, numbered within their type.
-    dsts: Option<Bound<'py, PyAny>>,
+    dsts: Bound<'py, PyAny>,
     /// `none`, `binary` or `triplet`.
     negatives: String,
     n_negatives: usize,
@@ -35,17 +35,8 @@ impl LinkSettings<'_> {
     /// Returns the links as pairs of nodes of the graph.
     pub(crate) fn links(&self, data: &Dataset) -> PyResult<Links> {
         let [src_range, dst_range] = self.node_ranges(data);
-        let (srcs, dsts) = match (&self.srcs, &self.dsts) {
-            (Some(srcs), Some(dsts)) => (
-                shifted(array::ids(srcs, "the sources of links")?, &src_range, "source")?,
-                shifted(array::ids(dsts, "the destinations of links")?, &dst_range, "destination")?,
-            ),
-            _ => {
-                let graph = &data.graph.relation(self.relation).graph;
-                let dsts = graph.dsts().into_iter().map(|dst| NodeId(dst_range.start + dst.0));
-                (graph.indices().to_vec().into(), dsts.collect())
-            }
-        };
+        let srcs = shifted(array::ids(&self.srcs, "the sources of links")?, &src_range, "source")?;
+        let dsts = shifted(array::ids(&self.dsts, "the destinations of links")?, &dst_range, "destination")?;
         Links::new(srcs, dsts).map_err(error::data)
     }
 

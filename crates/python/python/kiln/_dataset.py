@@ -167,7 +167,7 @@ class Dataset:
         if len(node_types) == 1 and len(edge_types) == 1:
             only = {key: value.get(node_types[0]) for key, value in of_nodes.items()}
             return cls.from_arrays(edge_index[edge_types[0]], edge_weight=weights.get(edge_types[0]), task=task, name=name, **only)
-        given = {key: value or None for key, value in of_nodes.items()}
+        given: dict[str, Any] = {key: value or None for key, value in of_nodes.items()}
         return cls.from_arrays(edge_index, edge_weight=weights or None, task=task, name=name, **given)
 
     @classmethod

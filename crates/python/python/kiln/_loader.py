@@ -210,7 +210,7 @@ class _Loader:
         return tensors
 
     def _to_pyg(self, arrays: dict[str, Any]) -> Any:
-        from torch_geometric.data import Data, HeteroData
+        from torch_geometric.data import Data, HeteroData  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
         (graph,) = arrays["graphs"]
         node_dtypes, edge_dtypes = self._node_dtypes(), self._edge_dtypes()
@@ -243,7 +243,7 @@ class _Loader:
         raise NotImplementedError
 
     def _to_dgl(self, arrays: dict[str, Any]) -> Any:
-        import dgl
+        import dgl  # type: ignore[import-untyped, import-not-found, unused-ignore]
         import torch
 
         blocks = []
@@ -425,7 +425,7 @@ class LinkNeighborLoader(_Loader):
             raise ValueError('output "dgl" is not possible for links: use "pyg", "numpy" or "blocks"')
         edge_type, links = _input_links(self._data, edge_label_index)
         relation = self._data._edge_position(edge_type)
-        n_links = self._data._data.edges_per_type[relation] if links is None else len(links[0])
+        srcs, dsts = self._data.edge_index(edge_type) if links is None else links
         self._edge_type = self._data.edge_types[relation]
         self._negatives = "none" if neg_sampling is None else _text(neg_sampling, "neg_sampling")
         self._labels: Array | None = None
@@ -433,13 +433,13 @@ class LinkNeighborLoader(_Loader):
             if neg_sampling is not None:
                 raise ValueError("edge_label: links with negatives have the labels 1 and 0: pass neg_sampling=None")
             self._labels = _arrays.to_numpy(edge_label, "edge_label")
-            if len(self._labels) != n_links:
-                raise ValueError(f"edge_label: got {len(self._labels)} labels, expected {n_links}, one per link")
+            if len(self._labels) != len(srcs):
+                raise ValueError(f"edge_label: got {len(self._labels)} labels, expected {len(srcs)}, one per link")
         settings = {
             "relation": relation,
             "reverse": None if rev_edge_type is None else self._data._edge_position(rev_edge_type),
-            "srcs": None if links is None else links[0],
-            "dsts": None if links is None else links[1],
+            "srcs": srcs,
+            "dsts": dsts,
             "negatives": self._negatives,
             "n_negatives": _number(neg_sampling_ratio, "neg_sampling_ratio", 1),
             "exclude": _text(exclude, "exclude"),

@@ -140,13 +140,22 @@ impl Given {
             }
         };
         builder = builder.name(self.name);
+        let has_features = self.is_heterogeneous || self.nodes.iter().any(|nodes| nodes.features.is_some());
+        if !has_features {
+            // The builder requires features of a graph with one type, but a loader does not.
+            builder = builder.features(vec![0.0_f32; graph.n_nodes()], 1);
+        }
         for nodes in self.nodes {
             builder = nodes.add_to(builder, self.is_heterogeneous);
         }
         if let Some(targets) = self.targets {
             builder = targets.add_to(builder, self.is_heterogeneous);
         }
-        Ok((builder.build().map_err(error::data)?, origins))
+        let mut data = builder.build().map_err(error::data)?;
+        if !has_features {
+            data.features = vec![None];
+        }
+        Ok((data, origins))
     }
 }
 
