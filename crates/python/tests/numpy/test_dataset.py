@@ -111,3 +111,64 @@ def test_targets_may_be_labels_and_numbers_with_missing_values():
     numbers = small(y=np.array([0.5, 1.5, np.nan, 2.5, 3.5]), val=None)
     assert numbers.num_classes == 1
     assert np.array_equal(numbers.y()[:, 0], [0.5, 1.5, np.nan, 2.5, 3.5], equal_nan=True)
+
+
+def test_names_of_nodes_and_of_the_set_are_saved(tmp_path):
+    small(node_names=["a", "b", "c", "d", "e"], name="letters").save(tmp_path / "set")
+    assert kiln.Dataset.open(tmp_path / "set").name in ("letters", "set")
+    files = [path for path in (tmp_path / "set").rglob("*") if path.is_file()]
+    assert any(b"a\nb\nc\nd\ne" in path.read_bytes() or b"abcde" in path.read_bytes() for path in files)
+
+
+class Store(dict):
+    """A store like PyG's: attributes are keys."""
+
+    def __getattr__(self, name):
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def test_a_data_like_object_has_the_arguments_of_arrays():
+    data = Store(edge_index=np.stack([SRCS, DSTS]), x=np.zeros((5, 1)), y=np.zeros((5, 2)), num_nodes=5)
+    dataset = kiln.Dataset.from_pyg(data, task="multi_label", name="pairs")
+    assert dataset.y().dtype == np.uint8 and dataset.name == "pairs"
+
+
+class Graph:
+    """A graph like DGL's, with the attributes that a dataset reads."""
+
+    ntypes = ["user", "item"]
+    canonical_etypes = [("user", "rates", "item")]
+
+    def __init__(self):
+        columns = {"user": {}, "item": {"h": np.eye(2), "score": np.array([0.5, 1.5]), "train_mask": np.array([True, False])}}
+        self.nodes = {name: Store(data=data) for name, data in columns.items()}
+        self.edges_of = Store(data={"weight": np.array([1.0, 2.0, 3.0])})
+
+    def num_nodes(self, node_type):
+        return {"user": 3, "item": 2}[node_type]
+
+    @property
+    def edges(self):
+        graph = self
+
+        class Edges:
+            def __call__(self, etype, order):
+                return np.array([0, 1, 2]), np.array([1, 0, 1])
+
+            def __getitem__(self, etype):
+                return graph.edges_of
+
+        return Edges()
+
+
+def test_a_graph_like_that_of_dgl_has_its_columns():
+    data = kiln.Dataset.from_dgl(Graph(), x="h", y="score", task="regression", target_type="item", name="ratings")
+    assert data.num_nodes_dict == {"user": 3, "item": 2}
+    assert data.x("item").tolist() == [[1, 0], [0, 1]]
+    assert data.y().tolist() == [[0.5], [1.5]]
+    assert data.train.tolist() == [0]
+    assert data.edge_index("rates").tolist() == [[0, 1, 2], [1, 0, 1]]
+    assert data.edge_attributes("rates")["edge_weight"][:, 0].tolist() == [1, 2, 3]

@@ -180,3 +180,17 @@ def test_memory_does_not_grow_over_10_000_batches():
     before = run(3_000)
     # The batches have more than 1 GiB of rows, of which a leak of 1 % would show.
     assert run(10_000) - before < 8 << 20
+
+
+def test_settings_change_batches_as_they_say():
+    def load(**settings):
+        return list(kiln.NeighborLoader(ring(), [8], np.arange(10), batch_size=4, output="numpy", **settings))
+
+    assert [len(batch.input_id) for batch in load()] == [4, 4, 2]
+    assert [len(batch.input_id) for batch in load(drop_last=True)] == [4, 4]
+    # A node has three neighbours, all of which are picked once without replacement.
+    assert load()[0].num_sampled_edges == [12]
+    assert load(replace=True)[0].num_sampled_edges == [32]
+    assert load(transform=lambda batch: batch.batch_size) == [4, 4, 2]
+    small_queue = load(queue_bytes=0, num_workers=3)
+    assert [batch.n_id.tolist() for batch in small_queue] == [batch.n_id.tolist() for batch in load()]
