@@ -18,7 +18,7 @@ pub(crate) struct BatchArrays {
     pub(crate) graphs: Vec<GraphArrays>,
     /// The features of the nodes of the first graph by type, `[n_types]`; `None` for a type without features.
     pub(crate) x: Vec<Option<FeatureRows>>,
-    /// The targets of nodes; `None` for a dataset without targets, and for loaders of links.
+    /// The targets of nodes; `None` for a dataset without targets.
     pub(crate) y: Option<TargetRows>,
     /// The columns of the edges of each relation of each graph, `[n_graphs][n_relations]`.
     pub(crate) columns: Vec<Vec<Vec<ColumnRows>>>,
@@ -234,8 +234,6 @@ impl Batcher for PairBatcher {
         let LinkBatch { nodes, links, srcs, dsts, n_negatives, .. } =
             self.links.batch(links, scratch, times)?;
         let mut batch = nodes;
-        // The nodes of links may have types without targets.
-        batch.y = None;
         batch.input_id = links.iter().map(|link| i64::from(link.0)).collect();
         let srcs = srcs.iter().map(|seed| batch.seed_index[*seed as usize]).collect();
         let dsts = dsts.iter().map(|seed| batch.seed_index[*seed as usize]).collect();

@@ -84,7 +84,8 @@ def contiguous(values: Any, dtype: npt.DTypeLike, what: str) -> Array:
     array = to_numpy(values, what)
     if array.ndim != 1:
         raise ValueError(f"{what}: got an array of shape {array.shape}, expected one dimension")
-    converted = array.astype(dtype, copy=False)
-    if array.dtype.kind in "iu" and not np.array_equal(converted, array):
+    with np.errstate(invalid="ignore"):
+        converted = array.astype(dtype, copy=False)
+    if np.issubdtype(dtype, np.integer) and not np.array_equal(converted, array):
         raise ValueError(f"{what}: a value does not fit {np.dtype(dtype)}")
     return np.ascontiguousarray(converted)

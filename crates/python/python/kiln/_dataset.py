@@ -38,6 +38,9 @@ class Dataset:
         if not isinstance(data, _kiln.Dataset):
             raise TypeError("use Dataset.open, Dataset.from_arrays, Dataset.from_pyg, Dataset.from_dgl or Dataset.from_scipy")
         self._data = data
+        # Whether targets of one column were given with two dimensions, and the relations whose edge_attr was given with one.
+        self._y_has_column = False
+        self._flat_edge_attr: frozenset[EdgeType] = frozenset()
         self._edge_types: list[EdgeType] = [tuple(edge_type) for edge_type in data.edge_types]  # type: ignore[misc]
 
     @classmethod
@@ -108,7 +111,11 @@ class Dataset:
             given.nodes(counts),
             given.targets(counts, task, num_classes, {"train": train, "val": val, "test": test}),
         )
-        return cls(data)
+        dataset = cls(data)
+        dataset._y_has_column = any(np.ndim(values) == 2 for values in given.of_nodes["y"].values() if values is not None)
+        by_edge_type = edges["edge_attr"] or {}
+        dataset._flat_edge_attr = frozenset(_as_edge_type(e) for e, values in by_edge_type.items() if np.ndim(values) == 1)
+        return dataset
 
     @classmethod
     def from_pyg(cls, data: Any, *, task: str | None = None, target_type: str | None = None, name: str = "dataset") -> Dataset:
@@ -257,8 +264,11 @@ class Dataset:
         return self._data.x(self._node_position(node_type))
 
     def y(self) -> Array | None:
-        """The classes `[n]`, or the labels or numbers `[n, k]`, of the nodes of `target_type`; None without targets."""
-        return self._data.y()
+        """The classes `[n]`, or the labels or numbers `[n, k]`, of the nodes of `target_type`; None without targets. Those of one column
+        are `[n]`, unless they were given as `[n, 1]`.
+        """
+        y = self._data.y()
+        return None if y is None else self._y_as_given(y)
 
     @property
     def train(self) -> Array:
@@ -290,7 +300,7 @@ class Dataset:
         that of the adjacency are views.
         """
         position = self._edge_position(edge_type)
-        columns = self._data.edge_columns(position)
+        columns = self._edges_as_given(self._edge_types[position], self._data.edge_columns(position))
         order = self._data.adjacency_positions(position)
         return columns if order is None else {key: values[order] for key, values in columns.items()}
 
@@ -300,6 +310,19 @@ class Dataset:
 
     def __repr__(self) -> str:
         return repr(self._data)
+
+    def _y_as_given(self, y: Array) -> Array:
+        """Returns targets of one column in the shape in which they were given."""
+        if y.ndim == 2 and y.shape[1] > 1:
+            return y
+        return y.reshape(-1, 1) if self._y_has_column else y.reshape(-1)
+
+    def _edges_as_given(self, edge_type: EdgeType, columns: dict[str, Array]) -> dict[str, Array]:
+        """Returns columns of edges in the shapes in which they were given."""
+        flat = {"edge_weight"} | ({"edge_attr"} if edge_type in self._flat_edge_attr else set())
+        for key in flat & columns.keys():
+            columns[key] = columns[key].reshape(-1)
+        return columns
 
     def _node_type(self, node_type: str | None) -> str:
         names = self._data.node_types

@@ -151,6 +151,12 @@ class _Loader:
 
     def _convert(self, arrays: dict[str, Any]) -> Any:
         output = self.output
+        for graph in arrays["graphs"]:
+            for values in graph["nodes"].values():
+                if "y" in values:
+                    values["y"] = self._data._y_as_given(values["y"])
+            for edge_type, values in graph["edges"].items():
+                self._data._edges_as_given(edge_type, values)
         if output == "pyg":
             return self._to_pyg(arrays)
         if output == "numpy":

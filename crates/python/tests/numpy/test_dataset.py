@@ -24,7 +24,7 @@ def test_arrays_come_back_as_they_were_given():
     assert data.y().tolist() == [0, 2, 1, -1, 0]
     assert [data.train.tolist(), data.val.tolist(), data.test.tolist()] == [[0, 1], [2], [4]]
     columns = data.edge_attributes()
-    assert columns["edge_weight"][:, 0].tolist() == list(range(6))
+    assert columns["edge_weight"].tolist() == list(range(6))
     assert columns["edge_attr"].tolist() == np.arange(12).reshape(6, 2).tolist()
     assert columns["edge_time"].tolist() == list(range(6))
     assert columns["edge_type"].tolist() == [0, 1, 0, 1, 2, 2]
@@ -64,7 +64,7 @@ def test_a_matrix_of_scipy_has_its_entries_as_edges_and_weights():
     sparse = pytest.importorskip("scipy.sparse")
     matrix = sparse.coo_matrix(([2.0, 3.0, 1.0], ([0, 1, 1], [1, 2, 0])), shape=(3, 3))
     data = kiln.Dataset.from_scipy(matrix, x=np.zeros((3, 1)))
-    edges = sorted(zip(*data.edge_index().tolist(), data.edge_attributes()["edge_weight"][:, 0].tolist()))
+    edges = sorted(zip(*data.edge_index().tolist(), data.edge_attributes()["edge_weight"].tolist()))
     assert edges == [(0, 1, 2.0), (1, 0, 1.0), (1, 2, 3.0)]
     assert kiln.Dataset.from_scipy(sparse.eye(3)).edge_attributes() == {}
 
@@ -85,7 +85,7 @@ def test_types_and_relations_keep_their_names_and_arrays():
     assert data.edge_types == [("user", "rates", "item"), ("item", "to", "user"), ("user", "to", "user")]
     assert data.edge_index("rates").tolist() == [[0, 1, 1], [2, 0, 1]]
     assert data.edge_index(("item", "to", "user")).tolist() == [[2], [1]]
-    assert data.edge_attributes("rates")["edge_weight"][:, 0].tolist() == [0.5, 1.5, 2.5]
+    assert data.edge_attributes("rates")["edge_weight"].tolist() == [0.5, 1.5, 2.5]
     assert data.train.tolist() == [0, 2]
     assert data.node_time("user").tolist() == [7, 8]
     assert data.node_time("item") is None
@@ -110,7 +110,24 @@ def test_targets_may_be_labels_and_numbers_with_missing_values():
     assert np.array_equal(batch.y[:2], [[1, np.nan], [0, 1]], equal_nan=True)
     numbers = small(y=np.array([0.5, 1.5, np.nan, 2.5, 3.5]), val=None)
     assert numbers.num_classes == 1
-    assert np.array_equal(numbers.y()[:, 0], [0.5, 1.5, np.nan, 2.5, 3.5], equal_nan=True)
+    assert np.array_equal(numbers.y(), [0.5, 1.5, np.nan, 2.5, 3.5], equal_nan=True)
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 1)])
+@pytest.mark.parametrize("dtype", [np.int64, np.float32])
+def test_targets_of_one_column_keep_their_shape(shape, dtype):
+    data = small(y=np.zeros(shape, dtype))
+    assert data.y().shape == shape
+    (batch,) = kiln.NeighborLoader(data, [1], batch_size=5, output="numpy")
+    assert batch.y.shape == shape
+
+
+@pytest.mark.parametrize("shape", [(6,), (6, 1), (6, 2)])
+def test_features_of_edges_keep_their_shape(shape):
+    data = small(edge_attr=np.zeros(shape))
+    assert data.edge_attributes()["edge_attr"].shape == shape
+    (batch,) = kiln.NeighborLoader(data, [-1], batch_size=5, output="numpy")
+    assert batch.edge_attr.shape == shape
 
 
 def test_names_of_nodes_and_of_the_set_are_saved(tmp_path):
@@ -168,7 +185,7 @@ def test_a_graph_like_that_of_dgl_has_its_columns():
     data = kiln.Dataset.from_dgl(Graph(), x="h", y="score", task="regression", target_type="item", name="ratings")
     assert data.num_nodes_dict == {"user": 3, "item": 2}
     assert data.x("item").tolist() == [[1, 0], [0, 1]]
-    assert data.y().tolist() == [[0.5], [1.5]]
+    assert data.y().tolist() == [0.5, 1.5]
     assert data.train.tolist() == [0]
     assert data.edge_index("rates").tolist() == [[0, 1, 2], [1, 0, 1]]
-    assert data.edge_attributes("rates")["edge_weight"][:, 0].tolist() == [1, 2, 3]
+    assert data.edge_attributes("rates")["edge_weight"].tolist() == [1, 2, 3]

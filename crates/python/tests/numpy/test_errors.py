@@ -52,6 +52,8 @@ CASES = [
     (lambda: make(num_nodes=-1), ValueError, "num_nodes"),
     (lambda: make(num_nodes="3"), TypeError, "num_nodes"),
     (lambda: make(edge_weight=[1.0]), ValueError, "edge_weight: got 1 rows"),
+    (lambda: make(edge_time=[0.5, 1.0, 2.0]), ValueError, "does not fit int64"),
+    (lambda: make(edge_time=[0, 1, float("nan")]), ValueError, "does not fit int64"),
     (lambda: make(edge_type=[0, 1, 300]), ValueError, "does not fit uint8"),
     (lambda: make(edge_index={"rates": EDGES}, x=None, y=None), TypeError, "rates"),
     (lambda: make(edge_index={RELATION: EDGES}, x={"shop": X}, y={"user": Y, "item": Y}), ValueError, "one node type"),
