@@ -71,6 +71,7 @@ const ROWS: &[Row] = &[
     Row { name: "kiln-usage", normal: &["kiln-graph", "kiln-store"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-sweep", normal: &["kiln-comm", "kiln-graph", "kiln-sample", "kiln-store", "kiln-tables", "kiln-train", "kiln-usage"], dev: &[], tensors: Allowed },
     Row { name: "kiln-cli", normal: &["kiln", "kiln-partition", "kiln-sweep", "kiln-tables", "kiln-usage"], dev: &[], tensors: Allowed },
+    Row { name: "kiln-python", normal: &["kiln"], dev: &[], tensors: Allowed },
     Row { name: "kiln-examples", normal: &["kiln"], dev: &[], tensors: Allowed },
     Row { name: "kiln-benches", normal: ALL, dev: &[], tensors: Allowed },
     Row { name: "kiln-gpu-kit", normal: &["kiln-benches", "kiln-cli", "kiln-graph", "kiln-sample", "kiln-feature", "kiln-store", "kiln-nccl", "kiln-kernels", "kiln-nn", "kiln-train", "burn"], dev: &["kiln-comm", "kiln-data", "kiln-loader"], tensors: Allowed },

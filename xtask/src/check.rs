@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use crate::workspace::{self, SourceFile};
 use crate::{
     arrows, book, commits, cuda, cycles, features, llvm, log, manifest, messages, method_examples, names,
-    prose, publish, style, test, third_party, tidy, tools,
+    prose, publish, python, style, test, third_party, tidy, tools,
 };
 
 /// Options of `cargo xtask check`.
@@ -61,6 +61,7 @@ const STEPS: &[Step] = &[
     ("book", || report(book::problems(&text_files()?))),
     ("commits", || report(commits::problems()?)),
     ("links", tools::check_links),
+    ("python", python::check),
 ];
 
 /// Runs all selected steps, also after a failure, and lists the failed steps at the end.

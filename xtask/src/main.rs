@@ -32,6 +32,7 @@ mod method_examples;
 mod names;
 mod prose;
 mod publish;
+mod python;
 mod sizes;
 mod style;
 mod test;
@@ -70,6 +71,8 @@ enum Task {
     Dist(dist::Args),
     /// Packs programs for a machine with a GPU but without cargo, and tests the script of that machine on the stub.
     Gpu(gpu::Args),
+    /// Builds the Python package and runs its tests.
+    Python(python::Args),
     /// Prints lines of code, types and import cycles of the crates, as a table in Markdown.
     Sizes,
     /// Prints the import cycles of files within crates, with the imports inside them, as a list in Markdown.
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         Task::CudaStub(args) => cuda::run(&args),
         Task::Dist(args) => dist::run(&args),
         Task::Gpu(args) => gpu::run(args),
+        Task::Python(args) => python::run(&args),
         Task::Sizes => sizes::run(),
         Task::Cycles => cycles::run(),
         Task::ThirdParty => third_party::run(),

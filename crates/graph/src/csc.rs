@@ -263,9 +263,14 @@ impl Csc {
         &self.indptr
     }
 
-    /// Returns the offsets as a shared array, without a copy.
-    pub(crate) fn shared_indptr(&self) -> SharedArray<u64> {
+    /// Returns the offsets of the edges by destination, without a copy.
+    pub fn shared_indptr(&self) -> SharedArray<u64> {
         self.indptr.clone()
+    }
+
+    /// Returns the source of each edge, without a copy.
+    pub fn shared_indices(&self) -> SharedArray<NodeId> {
+        self.indices.clone()
     }
 
     /// Returns the source of each edge, in CSC order.

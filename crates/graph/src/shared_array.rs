@@ -1,5 +1,9 @@
+use std::any::Any;
+use std::fmt;
 use std::ops::{Deref, Range};
 use std::path::Path;
+use std::ptr::NonNull;
+use std::slice;
 use std::sync::Arc;
 
 use bytemuck::Pod;
@@ -7,7 +11,7 @@ use rayon::prelude::*;
 
 use crate::{Error, MappedFile, NodeId, Result};
 
-/// A read-only array that is either owned or a range of a memory-mapped file. Cloning shares the memory.
+/// A read-only array that is owned, a range of a memory-mapped file, or memory of another owner. Cloning shares the memory.
 ///
 /// Mapped elements are read in native byte order. The kiln format is little-endian.
 #[derive(Debug, Clone)]
@@ -21,6 +25,28 @@ enum Storage<T> {
         mapping: MappedFile,
         bytes: Range<usize>,
     },
+    Foreign(Foreign<T>),
+}
+
+/// Memory that another owner frees.
+#[derive(Clone)]
+struct Foreign<T> {
+    values: NonNull<T>,
+    n_values: usize,
+    /// Keeps the memory alive.
+    _owner: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the values are only read, through shared references, and the owner is `Send` and `Sync`.
+unsafe impl<T: Sync> Send for Foreign<T> {}
+
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Foreign<T> {}
+
+impl<T> fmt::Debug for Foreign<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Foreign").field("n_values", &self.n_values).finish_non_exhaustive()
+    }
 }
 
 /// Formats the prefix of an error message about an array: the path of the file from which it is mapped, or an empty
@@ -73,24 +99,49 @@ impl MappedFile {
 }
 
 impl<T: Pod> SharedArray<T> {
-    /// Returns the memory in bytes that this array owns; zero if it is mapped.
+    /// Returns memory of another owner, such as an array of NumPy, as an array, without a copy. The owner is dropped with the
+    /// last clone of the array, on any thread.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use kiln_graph::SharedArray;
+    /// let owner = Arc::new(vec![0.5_f32, 1.5]);
+    /// // SAFETY: the owner keeps its values in place, and nothing writes to them.
+    /// let array = unsafe { SharedArray::foreign(owner.as_ptr(), owner.len(), owner.clone()) };
+    /// assert_eq!(array[..], [0.5, 1.5]);
+    /// assert_eq!(array.as_ptr(), owner.as_ptr());
+    /// ```
+    ///
+    /// # Safety
+    /// `values` must be aligned and point to `n_values` initialised values, which are readable until the owner is dropped. Nothing
+    /// may write to them until then.
+    pub unsafe fn foreign(values: *const T, n_values: usize, owner: Arc<dyn Any + Send + Sync>) -> Self {
+        match NonNull::new(values.cast_mut()) {
+            Some(values) if n_values != 0 => {
+                Self(Storage::Foreign(Foreign { values, n_values, _owner: owner }))
+            }
+            _ => Self::default(),
+        }
+    }
+
+    /// Returns the memory in bytes that this array owns; zero if it is mapped, or memory of another owner.
     pub fn owned_bytes(&self) -> usize {
         match &self.0 {
             Storage::Owned(vec) => vec.capacity() * size_of::<T>(),
-            Storage::Mapped { .. } => 0,
+            Storage::Mapped { .. } | Storage::Foreign(_) => 0,
         }
     }
 }
 
 impl<T: Pod + Send + Sync> SharedArray<T> {
-    /// Copies a mapped array into the process's memory; an owned array is shared. [`SharedArray::path`] of the result
+    /// Copies a mapped array into the process's memory; another array is shared. [`SharedArray::path`] of the result
     /// is `None`.
     ///
     /// Mapped files use pages of 4 KiB. If the program's allocator backs large buffers with huge pages
     /// (`kiln_mem::HugePageAllocator`), random access to a copy causes fewer TLB misses.
     pub fn in_memory(&self) -> Self {
         match &self.0 {
-            Storage::Owned(_) => self.clone(),
+            Storage::Owned(_) | Storage::Foreign(_) => self.clone(),
             Storage::Mapped { .. } => copied(self).into(),
         }
     }
@@ -143,10 +194,10 @@ impl<T: Pod + PartialEq> PartialEq for SharedArray<T> {
 impl<T: Pod + Eq> Eq for SharedArray<T> {}
 
 impl<T> SharedArray<T> {
-    /// Returns the file from which this array is mapped; `None` if it is owned.
+    /// Returns the file from which this array is mapped; `None` if it is in memory.
     pub fn path(&self) -> Option<&Path> {
         match &self.0 {
-            Storage::Owned(_) => None,
+            Storage::Owned(_) | Storage::Foreign(_) => None,
             Storage::Mapped { mapping, .. } => Some(mapping.path()),
         }
     }
@@ -160,6 +211,42 @@ impl<T: Pod> Deref for SharedArray<T> {
         match &self.0 {
             Storage::Owned(vec) => vec,
             Storage::Mapped { mapping, bytes } => bytemuck::cast_slice(&mapping.bytes()[bytes.clone()]),
+            // SAFETY: the caller of `foreign` has promised that these values are readable while the owner is alive, and `self`
+            // holds the owner.
+            Storage::Foreign(Foreign { values, n_values, .. }) => unsafe {
+                slice::from_raw_parts(values.as_ptr(), *n_values)
+            },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_memory_is_shared_and_freed_with_the_last_clone() {
+        let owner = Arc::new(vec![3_u32, 1, 4]);
+        let weak = Arc::downgrade(&owner);
+        // SAFETY: the owner keeps its values in place, and nothing writes to them.
+        let array = unsafe { SharedArray::foreign(owner.as_ptr(), owner.len(), owner.clone()) };
+        let address = owner.as_ptr();
+        drop(owner);
+        let clone = array.clone();
+        drop(array);
+        assert_eq!((clone.as_ptr(), &clone[..]), (address, &[3, 1, 4][..]));
+        assert_eq!((clone.owned_bytes(), clone.path()), (0, None));
+        assert_eq!(clone.in_memory().as_ptr(), address);
+        assert!(weak.upgrade().is_some());
+        drop(clone);
+        assert!(weak.upgrade().is_none());
+    }
+
+    #[test]
+    fn foreign_memory_without_values_is_an_empty_array() {
+        let owner: Arc<Vec<u32>> = Arc::default();
+        // SAFETY: no value is read.
+        let array = unsafe { SharedArray::<u32>::foreign(std::ptr::null(), 0, owner) };
+        assert_eq!(array[..], [0_u32; 0]);
     }
 }

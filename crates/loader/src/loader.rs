@@ -155,6 +155,33 @@ impl<F: Batcher> Batches<F> {
         self.run.order.n_steps()
     }
 
+    /// Waits until the iterator can return its next item without waiting for a worker, for at most this time, and returns whether
+    /// it can. Without workers, and at the end, it can at once. A caller that must react to other events waits in short turns.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use kiln_feature::DenseFeatures;
+    /// use kiln_graph::{CscBuilder, NodeId};
+    /// use kiln_loader::{ItemSampler, Loader, LoaderConfig, NodeBatcher, Phase};
+    /// use kiln_sample::{Fanout, NeighborSampler};
+    /// let graph = Arc::new(CscBuilder::new(2).build(&[0], &[1])?);
+    /// let sampler = Arc::new(NeighborSampler::new(graph, [Fanout::All]));
+    /// let features = Arc::new(DenseFeatures::from_f32(vec![0.5, 1.5], 1)?);
+    /// let batcher = NodeBatcher::without_targets(sampler, features);
+    /// let items = ItemSampler::new([NodeId(1)], Default::default())?;
+    /// let mut batches = Loader::new(items, batcher, LoaderConfig::default())?.epoch(Phase::Test);
+    /// while !batches.wait(Duration::from_millis(100)) {
+    ///     // Look whether the user wants to stop.
+    /// }
+    /// assert_eq!(batches.next().unwrap()?.input.only().unwrap().x.n_values(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait(&self, at_most: Duration) -> bool {
+        let is_waiting = self.fault.is_none() && self.inline.is_none() && self.next_batch < self.n_batches();
+        !is_waiting || self.run.queue.wait_for(self.next_batch, at_most)
+    }
+
     fn n_batches(&self) -> usize {
         self.n_steps() * self.run.order.batches_per_step()
     }

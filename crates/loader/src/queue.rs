@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::Error;
 
@@ -119,6 +120,15 @@ impl<B> Queue<B> {
         }
     }
 
+    /// Waits until the outcome of a step can be taken without waiting, for at most this time, and returns whether it can.
+    pub(crate) fn wait_for(&self, step: usize, at_most: Duration) -> bool {
+        let state = self.lock();
+        let waited =
+            self.changed.wait_timeout_while(state, at_most, |state| !state.ready.contains_key(&step));
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.ready.contains_key(&step)
+    }
+
     /// Ends the queue: no further step is started, and waiting workers return.
     pub(crate) fn close(&self) {
         self.lock().end_step = 0;
@@ -199,6 +209,18 @@ mod tests {
             }
             assert_eq!(queue.start(), None);
         }
+    }
+
+    #[test]
+    fn a_wait_for_a_step_ends_when_it_is_ready_or_after_its_time() {
+        let queue = Queue::new(0..2, 100, 10);
+        assert_eq!(queue.start(), Some(0));
+        assert!(!queue.wait_for(0, Duration::ZERO));
+        std::thread::scope(|scope| {
+            scope.spawn(|| publish(&queue, 0, 10));
+            assert!(queue.wait_for(0, Duration::MAX));
+        });
+        queue.take(0).unwrap();
     }
 
     #[test]

@@ -80,16 +80,26 @@ pub trait FrontierSampler: Send + Sync {
     /// Returns [`Error::SeedOutOfRange`] for a seed that the graph does not have, and the errors of
     /// [`sample_frontier`](Self::sample_frontier).
     fn sample_blocks(&self, seeds: &Seeds, key: RngKey, scratch: &mut Scratch) -> Result<SampledBlocks> {
-        sample_hops(self, seeds, key, scratch)
+        sample_hops(self, seeds, key, scratch, Expansion::AllNodes)
     }
 }
 
+/// The nodes whose neighbours a hop picks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expansion {
+    /// All nodes of the batch so far, as layers of message-flow graphs need.
+    AllNodes,
+    /// The nodes that the hop before has added.
+    NewNodes,
+}
+
 /// Samples one block (one hop) per layer, from the seeds to the input layer.
-fn sample_hops<S: FrontierSampler + ?Sized>(
+pub(crate) fn sample_hops<S: FrontierSampler + ?Sized>(
     sampler: &S,
     seeds: &Seeds,
     key: RngKey,
     scratch: &mut Scratch,
+    expansion: Expansion,
 ) -> Result<SampledBlocks> {
     if seeds.times().is_some() {
         match (sampler.takes_times(), sampler.has_edge_times()) {
@@ -104,13 +114,20 @@ fn sample_hops<S: FrontierSampler + ?Sized>(
     let seed_index = relabel.begin_seeds(sampler.n_nodes(), seeds)?;
     let fanouts = sampler.fanouts();
     let mut blocks = Vec::with_capacity(fanouts.len());
+    let mut n_expanded = 0;
     for (layer, &fanout) in fanouts.iter().enumerate().rev() {
         let request =
             HopRequest::new(key, layer, fanout, sampler.weights()).excluding(seeds.excluded().cloned());
         let edge_types = sampler.has_edge_types();
         let request = HopRequest { edge_types, time_limits: sampler.time_limits(), ..request };
-        sampler.sample_frontier(&request, relabel.dsts(), scratch, &mut frontier)?;
-        frontier.check(layer, relabel.nodes.len())?;
+        let n_dst = relabel.nodes.len();
+        let dsts = relabel.dsts().slice(n_expanded..n_dst);
+        sampler.sample_frontier(&request, dsts, scratch, &mut frontier)?;
+        frontier.check(layer, dsts.len())?;
+        if expansion == Expansion::NewNodes {
+            frontier.indptr.splice(..0, std::iter::repeat_n(0, n_expanded));
+            n_expanded = n_dst;
+        }
         // The sources of the previous hop are the destinations of this hop and keep their local ids.
         let indices = relabel.number(&frontier, layer, sampler.indices_path())?;
         let src_times = relabel.src_times();

@@ -1,6 +1,7 @@
 //! Tests of the loader: order and content of batches, sharding among ranks, resume, and faults.
 
 mod accumulate;
+mod digests;
 mod faults;
 mod graph;
 mod heterogeneous;

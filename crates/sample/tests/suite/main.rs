@@ -11,5 +11,6 @@ mod negative;
 mod negatives_at_times;
 mod plain;
 mod rng;
+mod subgraph;
 mod times;
 mod weights;
