@@ -12,7 +12,8 @@ use pyo3::prelude::*;
 use crate::array;
 use crate::error;
 
-/// The name of the column that keeps the given number of each edge while edges are sorted.
+/// The name of the column that keeps the given number of each edge while edges are sorted. Only a column of times may have numbers of
+/// 64 bits.
 const ORIGINS: &str = "times";
 
 /// A relation, as Python passes it: the entries of a dictionary.
@@ -185,27 +186,12 @@ impl GivenRelation {
         types: &NodeTypes,
         is_heterogeneous: bool,
     ) -> PyResult<(Relation, Option<SharedArray<i64>>)> {
-        let Self { name, src_type, dst_type, edges, columns } = self;
-        let (graph, origins) = match edges {
+        let (graph, origins) = match &self.edges {
             GivenEdges::Adjacency { indptr, indices } => {
-                (Csc::new(indptr, indices).map_err(error::data)?, None)
+                (Csc::new(indptr.clone(), indices.clone()).map_err(error::data)?, None)
             }
             GivenEdges::List { srcs, dsts } => {
-                let numbers: SharedArray<i64> = (0..srcs.len() as i64).collect();
-                let numbers = EdgeColumn::new(numbers, 1).map_err(error::data)?;
-                let numbered = EdgeColumns::default().with(ORIGINS, numbers).map_err(error::data)?;
-                let graph = match is_heterogeneous {
-                    false => {
-                        let builder = CscBuilder::new(types.n_nodes()).columns(numbered);
-                        builder.build(&srcs, &dsts).map_err(error::data)?
-                    }
-                    true => {
-                        let edges = RelationEdges::new(&name, &src_type, &dst_type, &srcs, &dsts);
-                        let edges = [RelationEdges { columns: Some(&numbered), ..edges }];
-                        let relations = Relations::from_edges(types.clone(), &edges).map_err(error::data)?;
-                        Csc::clone(&relations.relation(0).graph)
-                    }
-                };
+                let graph = self.sort(srcs, dsts, types, is_heterogeneous)?;
                 let origins = match graph.columns().get(ORIGINS).map(EdgeColumn::values) {
                     Some(ColumnValues::I64(origins)) => Some(origins.clone()),
                     _ => None,
@@ -214,19 +200,30 @@ impl GivenRelation {
             }
         };
         let columns = match &origins {
-            Some(origins) => ordered(&columns, origins, graph.n_edges())?,
-            None => columns,
+            Some(origins) => ordered(&self.columns, origins, graph.n_edges())?,
+            None => self.columns,
         };
         let graph = graph.with_columns(&columns).map_err(error::data)?.into();
-        let [src_type, dst_type] = [&src_type, &dst_type].map(|name| types.require(name));
-        let relation = Relation {
-            name,
-            src_type: src_type.map_err(error::data)?,
-            dst_type: dst_type.map_err(error::data)?,
-            graph,
-        };
+        let src_type = types.require(&self.src_type).map_err(error::data)?;
+        let dst_type = types.require(&self.dst_type).map_err(error::data)?;
+        let relation = Relation { name: self.name, src_type, dst_type, graph };
         let is_ordered = origins.as_ref().is_some_and(|origins| origins.is_sorted());
         Ok((relation, origins.filter(|_| !is_ordered)))
+    }
+
+    /// Sorts edges by destination. The column [`ORIGINS`] of the result has the given number of each edge.
+    fn sort(&self, srcs: &[u32], dsts: &[u32], types: &NodeTypes, is_heterogeneous: bool) -> PyResult<Csc> {
+        let numbers: SharedArray<i64> = (0..srcs.len() as i64).collect();
+        let numbers = EdgeColumn::new(numbers, 1).map_err(error::data)?;
+        let numbered = EdgeColumns::default().with(ORIGINS, numbers).map_err(error::data)?;
+        if !is_heterogeneous {
+            let builder = CscBuilder::new(types.n_nodes()).columns(numbered);
+            return builder.build(srcs, dsts).map_err(error::data);
+        }
+        let edges = RelationEdges::new(&self.name, &self.src_type, &self.dst_type, srcs, dsts);
+        let edges = [RelationEdges { columns: Some(&numbered), ..edges }];
+        let relations = Relations::from_edges(types.clone(), &edges).map_err(error::data)?;
+        Ok(Csc::clone(&relations.relation(0).graph))
     }
 }
 
