@@ -68,12 +68,12 @@ pub(crate) fn problems(files: &[SourceFile]) -> Vec<String> {
 
 /// Returns the sources of libraries: all crates except the program and what only tests use.
 fn libraries(files: &[SourceFile]) -> impl Iterator<Item = &SourceFile> {
-    let is_other = |path: &str| {
-        path.starts_with("crates/cli/")
-            || path.starts_with("crates/testkit/")
-            || path.ends_with("/testing.rs")
-    };
-    files.iter().filter(move |file| is_of_a_crate(&file.path) && !is_other(&file.path))
+    files.iter().filter(|file| {
+        is_of_a_crate(&file.path)
+            && !file.path.starts_with("crates/cli/")
+            && !file.path.starts_with("crates/testkit/")
+            && !file.path.ends_with("/testing.rs")
+    })
 }
 
 fn printers(files: &[SourceFile]) -> BTreeMap<String, String> {

@@ -36,7 +36,7 @@ impl CustomSamplers {
     }
 
     /// Returns the samplers of a phase, for all phases.
-    pub(crate) fn of_phase(&self, phase: Phase) -> Self {
+    pub(crate) fn phase_samplers(&self, phase: Phase) -> Self {
         let of_all = match (phase, &self.of_evaluation) {
             (Phase::Validation | Phase::Test, Some(of_evaluation)) => of_evaluation.clone(),
             _ => self.of_all.clone(),
@@ -45,8 +45,8 @@ impl CustomSamplers {
     }
 
     /// Returns the sampler of evaluations; `None` for neighbours by a rule.
-    pub(crate) fn of_evaluation(&self) -> Option<CustomSampler> {
-        self.of_phase(Phase::Test).of_all
+    pub(crate) fn evaluation_sampler(&self) -> Option<CustomSampler> {
+        self.phase_samplers(Phase::Test).of_all
     }
 
     /// Returns the settings by which a run's sampler is identified; none for a loader without one.

@@ -202,7 +202,7 @@ impl NeighborLoader {
             item_times: self.item_time_limits().map(Into::into),
             ages: self.age_info(),
             task_table: self.table.as_ref().map(|table| table.name.clone()),
-            sampler: self.samplers.of_evaluation().as_ref().map(Into::into),
+            sampler: self.samplers.evaluation_sampler().as_ref().map(Into::into),
             ..sampling
         };
         let mut sampling = columns

@@ -53,7 +53,7 @@ impl NeighborLoader {
             (_, Some(split)) => self.with_edges(PhaseEdges::Before(cut_of(&split, phase)))?,
             (_, None) => self.clone(),
         };
-        Ok(Self { samplers: self.samplers.of_phase(phase), ..of_phase })
+        Ok(Self { samplers: self.samplers.phase_samplers(phase), ..of_phase })
     }
 
     /// Returns the loader with the graph of an evaluation: that of its phase, or of what items of one time know.

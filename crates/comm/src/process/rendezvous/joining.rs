@@ -80,7 +80,8 @@ pub(crate) async fn attend(
             return Err(refusal(&status));
         }
         if !is_logged {
-            let (address, reason) = (&rpc_endpoint.address, status.message());
+            let address = &rpc_endpoint.address;
+            let reason = status.message();
             tracing::info!(
                 name: "waiting-for-attempt", target: "kiln_comm::job", address, reason,
                 "waiting for rank 0 of this job at {address}: {reason}"
