@@ -3,9 +3,9 @@
 //! mdBook builds a copy of the pages in `target/book-source`. The copy also has the sections of the long documents of `docs`, split
 //! into pages, and the files to which pages link.
 
-mod check;
 mod documents;
 mod links;
+mod pages;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,17 +13,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-pub(crate) use check::problems;
 use documents::Document;
 use links::Targets;
+pub(crate) use pages::problems;
+use pages::{MAX_WORDS, SOURCE};
 
+use crate::tools;
 use crate::workspace::{self, SourceFile};
-use crate::{check as steps, tools};
 
-/// The folder of the pages.
-const SOURCE: &str = "docs/book/src/";
-/// The maximum number of words of a page, its code included.
-const MAX_WORDS: usize = 1_500;
 /// The copy that mdBook builds.
 const COPY: &str = "target/book-source";
 /// The built book.
@@ -59,7 +56,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let paths = workspace::paths()?;
     let files = workspace::text_files(&paths)?;
-    steps::report(problems(&files))?;
+    let problems = problems(&files);
+    ensure!(problems.is_empty(), "{}", problems.join("\n"));
     let root = workspace::root()?;
     let copy = root.join(COPY);
     if copy.exists() {
@@ -156,7 +154,7 @@ mod tests {
             // A table that was split has its heading in each part.
             assert!(n_words <= MAX_WORDS + 50, "{path} has {n_words} words");
             let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-            for target in check::page_links(text) {
+            for target in pages::page_links(text) {
                 let target = crate::prose::joined(folder, target.split('#').next().unwrap_or_default());
                 assert!(paths.contains(target.as_str()), "{path} links to {target}");
             }

@@ -2,6 +2,7 @@ mod ages;
 mod batcher;
 mod check;
 mod custom_sampler;
+mod custom_samplers;
 mod describe;
 mod messages;
 mod phases;
@@ -37,7 +38,7 @@ use crate::{
     BatchRequirements, CachedNodes, DataLoader, DeviceCopy, EvalMode, GraphSource, RankHandle, Result,
 };
 
-use self::custom_sampler::CustomSamplers;
+use self::custom_samplers::CustomSamplers;
 pub use self::messages::Messages;
 use self::messages::PhaseGraphs;
 pub(crate) use self::messages::cut_of;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::SOURCE;
 use super::documents::Document;
+use super::pages::SOURCE;
 use crate::prose::joined;
 
 /// What links of the book may lead to.

@@ -2,9 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{MAX_WORDS, SOURCE};
 use crate::prose::joined;
 use crate::workspace::SourceFile;
+
+/// The folder of the pages.
+pub(super) const SOURCE: &str = "docs/book/src/";
+/// The maximum number of words of a page, its code included.
+pub(super) const MAX_WORDS: usize = 1_500;
 
 /// The maximum number of words of a paragraph or an item of a list.
 const MAX_PARAGRAPH_WORDS: usize = 80;
