@@ -27,7 +27,8 @@ fn graph() -> Arc<Csc> {
 }
 
 fn blocks(graph: &Arc<Csc>, n_picks: [u32; 2], seed: u64) -> Vec<Block> {
-    let sampler = ladies().create(graph, SamplerConfig::new(n_picks)).unwrap();
+    let sampler =
+        ladies().create(graph, SamplerConfig::new(n_picks).with_weights(EdgeWeights::Unbiased)).unwrap();
     let seeds = Seeds::nodes((0..20).map(NodeId).collect());
     sampler.sample_blocks(&seeds, RngKey::new(seed), &mut Scratch::default()).unwrap().blocks
 }

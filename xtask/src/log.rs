@@ -21,8 +21,19 @@ const PRINTERS: &[&str] = &[
 ];
 
 /// The ways to print.
-const PRINTS: [&str; 8] =
-    ["print!(", "println!(", "eprint!(", "eprintln!(", "dbg!(", "stdout()", "stderr()", "STDERR_FILENO"];
+const PRINTS: [&str; 10] = [
+    "print!(",
+    "println!(",
+    "eprint!(",
+    "eprintln!(",
+    "dbg!(",
+    "stdout()",
+    "stderr()",
+    "STDERR_FILENO",
+    // Events of kinds that have no line in the table.
+    "tracing::event!(",
+    "tracing::trace!(",
+];
 
 /// The macros that emit events.
 const LEVELS: [(&str, &str); 4] = [

@@ -62,8 +62,11 @@ pub(crate) fn print_log_line(line: &LogLine) {
         true => print_rank_zero(line),
         false => log(&line.to_string()),
     };
+    // Only lines of the thread that draws the bar wait for it: a bar that cannot be written must not hold back signals and the reasons
+    // why a job ended.
+    let is_of_run = line.target == "kiln_train::run";
     let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    match bar {
+    match bar.filter(|_| is_of_run) {
         Some(bar) => bar.suspend(print),
         None => print(),
     }

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use kiln_graph::{Block, Csc};
+use kiln_graph::{Block, Csc, EdgeTimes};
 
 use crate::{
     Dsts, EdgeWeights, ExcludedEdges, Fanout, Frontier, FrontierSampler, HopRequest, Result, RngKey,
@@ -44,6 +44,12 @@ impl CheckedSampler {
                     block.n_dst(),
                     next.n_src()
                 )),
+                Some(next) if block.src_times().map(|times| &times[..block.n_dst()]) != next.src_times() => {
+                    Some(
+                        "the times of its destinations are not those of the sources of the next layer"
+                            .to_owned(),
+                    )
+                }
                 _ => self.problem_of(block, seeds),
             };
             if let Some(reason) = problem {
@@ -91,14 +97,26 @@ impl CheckedSampler {
                 return Some(format!("it has the destination {}, which is not a node of the graph", dst.0));
             };
             let mut first_possible = of_graph.start;
+            let known = block.src_times().zip(self.graph.edge_times()).map(|(times, edges)| {
+                let (start, end) = self.time_limits().range(times[row]);
+                KnownEdges { times: edges.times(), start, end }
+            });
             for at in block.indptr()[row] as usize..block.indptr()[row + 1] as usize {
                 let edge = block.edge_ids()[at].index();
                 let src = block.global(block.indices()[at]);
-                let is_of_dst = first_possible <= edge && edge < of_graph.end;
-                if !is_of_dst || self.graph.indices()[edge] != src {
+                if !of_graph.contains(&edge) || self.graph.indices()[edge] != src {
                     return Some(format!(
-                        "it has edge {edge} from node {} to node {}, expected edges of the graph, whose ids ascend for each destination",
+                        "it has edge {edge} from node {} to node {}, which is not an edge of the graph",
                         src.0, dst.0
+                    ));
+                }
+                if edge < first_possible {
+                    return Some(format!("the ids of its edges into node {} do not ascend", dst.0));
+                }
+                if known.as_ref().is_some_and(|known| !known.contains(edge)) {
+                    return Some(format!(
+                        "it has edge {edge}, which is not known at the time of node {}",
+                        dst.0
                     ));
                 }
                 first_possible = edge;
@@ -164,11 +182,14 @@ impl CheckedSampler {
             return Ok(());
         }
         let mut n_distinct = 0;
+        let dst_times = blocks.last().and_then(Block::src_times);
         for (position, (row, seed)) in seed_index.iter().zip(seeds.as_nodes()).enumerate() {
             if row.index() == n_distinct {
                 n_distinct += 1;
             }
-            if n_distinct <= row.index() || dsts.get(row.index()) != Some(seed) {
+            let is_of_time = dst_times.and_then(|times| times.get(row.index()).copied())
+                == seeds.times().map(|times| times[position]);
+            if n_distinct <= row.index() || dsts.get(row.index()) != Some(seed) || !is_of_time {
                 return Err(error(Some(position)).into());
             }
         }
@@ -176,6 +197,24 @@ impl CheckedSampler {
             true => Ok(()),
             false => Err(error(None).into()),
         }
+    }
+}
+
+/// The edges that a destination may know at its time.
+struct KnownEdges<'a> {
+    /// The time of each edge of the graph.
+    times: &'a [i64],
+    /// The first known time, if there is a window.
+    start: Option<i64>,
+    /// The end of the known times.
+    end: i64,
+}
+
+impl KnownEdges<'_> {
+    fn contains(&self, edge: usize) -> bool {
+        let time = self.times[edge];
+        let is_in_window = self.start.is_none_or(|start| start <= time);
+        time < self.end && (is_in_window || time == EdgeTimes::ALWAYS)
     }
 }
 

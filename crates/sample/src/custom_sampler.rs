@@ -124,9 +124,22 @@ impl CustomSampler {
     /// Creates the sampler on a graph. Its blocks are checked.
     ///
     /// # Errors
-    /// Returns the error of the constructor, and [`SamplerError::Nodes`] for a sampler of another graph.
+    /// Returns the error of the constructor, [`SamplerError::Nodes`] for a sampler of another graph, and [`SamplerError::Settings`]
+    /// for one whose edge weights or types are of another kind than those of the configuration.
     pub fn create(&self, graph: &Arc<Csc>, config: SamplerConfig) -> Result<Arc<dyn FrontierSampler>> {
+        let weights = config.weights;
+        let has_types = config.edge_types;
         let sampler = (self.create)(Arc::clone(graph), config)?;
+        for (what, expected, got) in [
+            ("edge weights", format!("{weights:?}"), format!("{:?}", sampler.weights())),
+            ("edge types", format!("{has_types:?}"), format!("{:?}", sampler.has_edge_types())),
+        ] {
+            if expected != got {
+                return Err(
+                    SamplerError::Settings { name: self.name.to_string(), what, expected, got }.into()
+                );
+            }
+        }
         let expected = graph.n_nodes();
         let got = sampler.n_nodes();
         if expected != got {

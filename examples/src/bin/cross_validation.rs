@@ -29,6 +29,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    kiln::print_log();
     let args = Args::parse();
     let graphs = GraphDataset::open("mutag")?;
     let features = graphs.node_features(NodeFeatures::Auto)?;

@@ -52,6 +52,7 @@ pub(crate) fn train(data: &Dataset, n_epochs: usize) -> Result<(Vec<[f64; 2]>, f
 }
 
 fn main() -> Result<()> {
+    kiln::print_log();
     let data = Dataset::open("debian-packages")?.standardize()?;
     let (_, accuracy) = train(&data, 10)?;
     println!("test accuracy {accuracy:.4}");

@@ -95,6 +95,7 @@ struct App {
 }
 
 fn main() -> Result<()> {
+    kiln::print_log();
     let args = Args::parse();
     let model = SavedModel::open(&args.run)?;
     let predictor = model.on_nodes(&Dataset::open(&args.data)?)?;

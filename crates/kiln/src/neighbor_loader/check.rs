@@ -17,7 +17,7 @@ impl NeighborLoader {
         if n_fanouts != n_layers {
             return Err(Error::FanoutsMismatch { n_fanouts, n_layers });
         }
-        self.check_custom_samplers(model)?;
+        self.check_custom_samplers(n_layers)?;
         if model.graph.edge_weights && self.sampling.weights == EdgeWeights::None {
             return Err(Error::NoEdgeWeights);
         }
@@ -105,7 +105,7 @@ impl NeighborLoader {
 
     /// Returns false if the default rule would drop self loops. A rule that the program has set is its own decision.
     fn may_keep_self_loops(&self) -> bool {
-        !self.samples_by_rule()
+        self.samplers.of_all.is_some()
             || self.has_rule && !self.sampling.rule.needs_times()
             || matches!(self.sampling.rule, Rule::UniformKeepSelfLoops)
             || self.fanouts.iter().flatten().all(|fanout| *fanout == Fanout::All)

@@ -3,16 +3,17 @@
 use std::sync::{Arc, PoisonError};
 
 use kiln_kernels::GraphMode;
-use kiln_sample::{CustomSampler, EdgeWeights, FrontierSampler, SamplerConfig, SamplerError};
+use kiln_loader::Phase;
+use kiln_sample::{CustomSampler, FrontierSampler, SamplerConfig, SamplerError};
 
 use crate::neighbor_loader::custom_samplers::{CreatedSampler, CustomSamplers};
 use crate::source::WholeGraph;
-use crate::{BatchRequirements, Error, NeighborLoader, Result};
+use crate::{Error, EvalMode, NeighborLoader, Result};
 
 impl NeighborLoader {
     /// Sets a whole sampler of your own, on a graph of one type of nodes in this process: a [`FrontierSampler`], which may draw
     /// the nodes of a layer for the whole batch. It receives the fanouts, the rule and the edge weights of this loader, and decides
-    /// what they mean, one per layer; the weights and types of its blocks are those that the sampler returns, of the kinds that it states. It samples on the host, in the
+    /// what they mean, one per layer; the weights and types of its blocks are of the kinds that the loader is configured for. It samples on the host, in the
     /// workers of the loader, in training and in sampled evaluations. Exact evaluation reads all neighbours, as without it.
     ///
     /// A run records the name and the settings of the sampler, and resumes with the same ones only. A saved model predicts with the
@@ -77,18 +78,31 @@ impl NeighborLoader {
         Ok(Some(sampler))
     }
 
-    /// Checks that a program's own samplers can sample this graph for a model, and return the weights and types that it reads.
-    pub(crate) fn check_custom_samplers(&self, model: &BatchRequirements) -> Result<()> {
+    /// Checks that a program's own samplers can sample the graphs of this loader, and have the layers of the model and the weights and
+    /// types of this loader.
+    pub(crate) fn check_custom_samplers(&self, n_layers: usize) -> Result<()> {
         for custom in self.samplers.iter() {
             self.check_one_graph()?;
             let name = custom.name().to_owned();
             if self.graph_mode != GraphMode::Host {
                 return Err(kiln_sample::Error::from(SamplerError::OnDevice { name }).into());
             }
-            let samplers = CustomSamplers { of_all: Some(custom.clone()), ..self.samplers.clone() };
-            let of_custom = Self { samplers, ..self.clone() };
-            let Some(sampler) = of_custom.custom_sampler(&self.sampling_from(None).config)? else { continue };
-            let expected = model.n_layers;
+        }
+        let is_sampled = !matches!(self.evaluation, EvalMode::Exact { .. });
+        let evaluations = [Phase::Validation, Phase::Test].into_iter().filter(|_| is_sampled);
+        for phase in [Phase::Train { epoch: 0 }].into_iter().chain(evaluations) {
+            if self.samplers.phase_samplers(phase).of_all.is_none() {
+                continue;
+            }
+            let of_phase = self.phase_loader(phase)?;
+            let config = of_phase.sampling_from(None).config;
+            let (Some(custom), Some(sampler)) =
+                (&of_phase.samplers.of_all, of_phase.custom_sampler(&config)?)
+            else {
+                continue;
+            };
+            let name = custom.name().to_owned();
+            let expected = n_layers;
             let got = sampler.n_layers();
             if expected != got {
                 return Err(kiln_sample::Error::from(SamplerError::Layers { name, expected, got }).into());
@@ -96,19 +110,8 @@ impl NeighborLoader {
             if self.item_time_limits().is_some() && !sampler.takes_times() {
                 return Err(kiln_sample::Error::from(SamplerError::Times { name }).into());
             }
-            if model.graph.edge_weights && sampler.weights() == EdgeWeights::None {
-                return Err(Error::NoEdgeWeights);
-            }
-            if model.graph.n_relations.is_some() && !sampler.has_edge_types() {
-                return Err(Error::NoEdgeTypes);
-            }
         }
         Ok(())
-    }
-
-    /// Returns true if a phase samples neighbours by a rule.
-    pub(crate) fn samples_by_rule(&self) -> bool {
-        self.samplers.of_all.is_none() || self.samplers.of_evaluation.as_ref().is_some_and(Option::is_none)
     }
 
     fn check_one_graph(&self) -> Result<()> {

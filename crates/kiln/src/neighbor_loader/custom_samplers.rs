@@ -51,7 +51,9 @@ impl CustomSamplers {
             sampler.as_ref().map_or_else(|| "by rule".to_owned(), ToString::to_string)
         };
         let of_all = self.of_all.is_some().then(|| ("sampler", text(&self.of_all)));
-        let of_evaluation = self.of_evaluation.as_ref().map(|sampler| ("evaluation sampler", text(sampler)));
+        let of_evaluation =
+            self.of_evaluation.as_ref().map(text).filter(|other| *other != text(&self.of_all));
+        let of_evaluation = of_evaluation.map(|text| ("evaluation sampler", text));
         of_all.into_iter().chain(of_evaluation).collect()
     }
 

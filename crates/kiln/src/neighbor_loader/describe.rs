@@ -18,7 +18,7 @@ use crate::data_hash::hash_with_links;
 use crate::device_copy::DeviceCopies;
 use crate::evaluation::EvaluatedGraph;
 use crate::links::TrainingLinks;
-use crate::neighbor_loader::custom_sampler::CustomSamplers;
+use crate::neighbor_loader::custom_samplers::CustomSamplers;
 use crate::neighbor_loader::messages::PhaseGraphs;
 use crate::source::{GraphStep, Source, dims};
 use crate::{NeighborLoader, RankHandle, Result};

@@ -345,7 +345,9 @@ fn notes_and_warnings_are_events_once_each() {
     let (best, log) =
         kiln_testkit::record_log(|| trainer(&data).fit(&loader, quiet(&folder.path().join("run"))));
     best.unwrap();
-    let log: Vec<_> = log.iter().map(|event| (event.name, &*event.place, &event.text[..20])).collect();
+    // Other tests of this process may cause page faults meanwhile.
+    let log = log.iter().filter(|event| event.name != "page-faults");
+    let log: Vec<_> = log.map(|event| (event.name, &*event.place, &event.text[..20])).collect();
     let expected = [
         ("run-warning", "WARN kiln_train::run", "the test split has n"),
         ("run-note", "INFO kiln_train::run", "an epoch has 1 step,"),

@@ -1,6 +1,7 @@
 //! Tests of the crate, in one program that links faster than a program each. A test that changes a setting of the process is a
 //! program of its own.
 
+mod batch_times;
 mod corpus;
 mod custom_sampler;
 mod data_hash;

@@ -10,7 +10,7 @@ use kiln_partition::{CacheConfig, Part};
 use kiln_remote::{DistFeatureStore, DistNeighborSampler, RuleRegistry};
 use kiln_sample::{
     Dsts, EdgeWeights, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey,
-    RngKey, Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection,
+    RngKey, Rule, SampledBlocks, SamplerConfig, SamplerError, Scratch, Seeds, Selection,
 };
 
 use crate::cluster::{Cluster, N_NODES, by_name, data, features, hubs, labels, parts, wild};

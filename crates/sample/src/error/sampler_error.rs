@@ -49,6 +49,20 @@ pub enum SamplerError {
         /// The name of the sampler.
         name: String,
     },
+    /// The blocks of the sampler have edge weights or types of another kind than configured.
+    #[error(
+        "the sampler `{name}` returns {what} of the kind {got}, expected {expected}: configure both alike"
+    )]
+    Settings {
+        /// The name of the sampler.
+        name: String,
+        /// The data of edges.
+        what: &'static str,
+        /// The configured kind.
+        expected: String,
+        /// The kind that the sampler states.
+        got: String,
+    },
     /// The sampler is for another number of nodes than the graph has.
     #[error(
         "the sampler `{name}` is for {got} nodes, but the graph has {expected}: create it from the graph that it is given"

@@ -91,13 +91,13 @@ fn invalid_blocks_are_errors_that_name_the_sampler() {
             edit(sampled, 0, |parts| *parts.srcs.last_mut().unwrap() = NodeId(5));
         }),
         ("it has edge 77", |sampled| edit(sampled, 1, |parts| parts.edge_ids[0] = EdgeId(77))),
-        ("expected edges of the graph", |sampled| {
+        ("which is not an edge of the graph", |sampled| {
             edit(sampled, 1, |parts| parts.indices[0] = LocalId(0));
         }),
-        ("whose ids ascend for each destination", |sampled| {
+        ("the ids of its edges into node 3 do not ascend", |sampled| {
             edit(sampled, 1, |parts| {
-                parts.indices.swap(0, 1);
-                parts.edge_ids.swap(0, 1);
+                parts.indices.swap(1, 2);
+                parts.edge_ids.swap(1, 2);
             });
         }),
         ("expected edge weights None, got some", |sampled| {

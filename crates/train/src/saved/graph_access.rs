@@ -6,7 +6,8 @@ use std::sync::Arc;
 use kiln_feature::{EdgeFeatureStore, RelationRows, edge_rows_of};
 use kiln_graph::{Csc, GraphSchema, Relation, Relations};
 use kiln_sample::{
-    CustomSampler, Fanout, FrontierSampler, HeteroNeighborSampler, NeighborSampler, SamplerConfig, TimeLimits,
+    CustomSampler, Fanout, FrontierSampler, HeteroNeighborSampler, NeighborSampler, SamplerConfig,
+    SamplerError, TimeLimits,
 };
 
 use crate::error::Result;
@@ -136,7 +137,14 @@ impl GraphAccess {
             let what = "a sampler of the program's own, which reads a graph of one type of nodes,";
             return Err(ModelError::Mode(PredictModeError::NeedsWholeGraph { what }).into());
         };
-        Ok(custom.create(graph, SamplerConfig { fanouts: fanouts.concat(), ..config })?)
+        let expected = fanouts.len();
+        let sampler = custom.create(graph, SamplerConfig { fanouts: fanouts.concat(), ..config })?;
+        let got = sampler.n_layers();
+        if expected != got {
+            let name = custom.name().to_owned();
+            return Err(kiln_sample::Error::from(SamplerError::Layers { name, expected, got }).into());
+        }
+        Ok(sampler)
     }
 
     /// Returns a sampler with these fanouts of each relation in each layer, `[n_layers][n_relations]`. The configuration has
