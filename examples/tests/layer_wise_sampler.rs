@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kiln::data::synthetic::{FakeConfig, fake};
 use kiln::graph::{Block, Csc, gcn_norm};
 use kiln::prelude::*;
-use kiln::sample::{CustomSampler, FrontierSampler, KeyDomain, RngKey, SamplerConfig, Scratch, Seeds};
+use kiln::sample::{CustomSampler, KeyDomain, RngKey, SamplerConfig, Scratch, Seeds};
 
 #[allow(dead_code, reason = "the tests do not call the program's main function")]
 #[path = "../src/bin/layer_wise_sampler.rs"]
