@@ -99,8 +99,7 @@ fn main() -> Result<()> {
     let args = Args::parse();
     let model = SavedModel::open(&args.run)?;
     let predictor = model.on_nodes(&Dataset::open(&args.data)?)?;
-    let sampling = model.info().inputs.sampling.as_ref();
-    let fanouts = sampling.map(|sampling| sampling.fanouts()).unwrap_or_default();
+    let fanouts = model.info().inputs.sampling.as_ref().map(|info| info.fanouts()).unwrap_or_default();
     let seed = args.seed.unwrap_or(model.info().evaluation.seed);
     let mode = PredictMode::Sampled { fanouts, seed };
     // The first prediction allocates the sampler's tables, and finds settings that do not fit the model.
