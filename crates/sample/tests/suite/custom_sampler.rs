@@ -61,6 +61,9 @@ fn sample(seeds: &Seeds, change: fn(&mut SampledBlocks)) -> kiln_sample::Result<
     sampler.sample_blocks(seeds, RngKey::new(0), &mut Scratch::default())
 }
 
+/// A change of what a sampler returns.
+type Change = fn(&mut SampledBlocks);
+
 /// Replaces the arrays of a block.
 fn edit(sampled: &mut SampledBlocks, layer: usize, edit: impl FnOnce(&mut BlockParts)) {
     let mut parts = sampled.blocks.remove(layer).into_parts();
@@ -79,7 +82,7 @@ fn valid_blocks_are_returned_as_they_are() {
 
 #[test]
 fn invalid_blocks_are_errors_that_name_the_sampler() {
-    let changes: [(&str, fn(&mut SampledBlocks)); 12] = [
+    let changes: [(&str, Change); 12] = [
         ("returned 1 blocks, expected 2", |sampled| drop(sampled.blocks.remove(0))),
         ("not the 4 sources of the next layer", |sampled| {
             edit(sampled, 0, |parts| parts.srcs.swap(2, 3));
