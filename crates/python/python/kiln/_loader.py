@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -11,6 +12,9 @@ import numpy as np
 from . import _arrays, _kiln
 from ._arrays import Array
 from ._dataset import Dataset, EdgeType
+
+# The largest number of neighbours of a node, and of the negatives of a batch, for which memory is reserved.
+_MOST_ENDS = 2**24
 
 _OUTPUTS = ("auto", "pyg", "dgl", "numpy", "blocks")
 
@@ -102,9 +106,14 @@ class _Loader:
         return int(self._loader.n_steps())
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the number of the next epoch, which determines its order and its samples. Without it, epochs count from 0."""
+        """Sets the number of the next epoch, which determines its order and its samples. Without it, epochs count from 0. The epoch of
+        a loaded state continues at the step of the state.
+        """
         self._next_epoch = _number(epoch, "epoch", 0, 2**32 - 1)
-        self._resumes = False
+        if epoch != self._position[0]:
+            self._resumes = False
+        if not self._resumes:
+            self._position = (self._next_epoch, 0)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the position after the last batch that was taken, for an exact resume with `load_state_dict`."""
@@ -147,7 +156,7 @@ class _Loader:
         free = {"rank", "world_size", "batch_size", "num_workers", "queue_bytes"}
         settings = {key: value for key, value in self._settings.items() if key not in free}
         global_size = self._settings["batch_size"] * self._settings["world_size"]
-        return {**settings, "global_batch_size": global_size, "data": repr(self._data)}
+        return {**settings, "global_batch_size": global_size, "data": repr(self._data), "items": self._hash_of_items}
 
     def _convert(self, arrays: dict[str, Any]) -> Any:
         output = self.output
@@ -350,6 +359,7 @@ class NeighborLoader(_Loader):
         )
         node_type, nodes = _input_nodes(self._data, input_nodes)
         self._node_type = node_type
+        self._hash_of_items = _hash([nodes])
         position = self._data.node_types.index(node_type)
         self._loader = _kiln.NodeLoader(self._data._data, position, nodes, self._settings)
 
@@ -374,7 +384,8 @@ class LinkNeighborLoader(_Loader):
         neg_sampling_ratio: the number of negatives of each link.
         exclude: the edges that messages of a training step leave out: "reverse" those of all its links in both directions, so that
             a model cannot read what it learns to predict, "directed" in their direction only, "none" as PyG does.
-        rev_edge_type: the relation with the reverse of each link, for `exclude`.
+        rev_edge_type: the relation with the reverse of each link, for `exclude`. By default that of PyG's `ToUndirected`, `rev_<name>`
+            between the same types; other relations between them must be named.
 
     Attributes of a batch beside those of `NeighborLoader`: `edge_label_index` `[2, p]` (the links, then their negatives) and
     `edge_label` `[p]`, or with "triplet" `src_index` `[n]`, `dst_pos_index` `[n]` and `dst_neg_index` `[n]` or `[n, k]`; `input_id`
@@ -441,14 +452,22 @@ class LinkNeighborLoader(_Loader):
             self._labels = _arrays.to_numpy(edge_label, "edge_label")
             if len(self._labels) != len(srcs):
                 raise ValueError(f"edge_label: got {len(self._labels)} labels, expected {len(srcs)}, one per link")
+        self._hash_of_items = _hash([srcs, dsts, *([] if self._labels is None else [self._labels])])
+        exclude = _text(exclude, "exclude")
+        if rev_edge_type is None and exclude == "reverse":
+            rev_edge_type = _reverse(self._edge_type, self._data.edge_types)
+        n_negatives = _number(neg_sampling_ratio, "neg_sampling_ratio", 1, _MOST_ENDS)
+        n_pairs = n_negatives * self._settings["batch_size"]
+        if neg_sampling is not None and n_pairs > _MOST_ENDS:
+            raise ValueError(f"neg_sampling_ratio: a batch has {n_pairs} negatives, expected at most {_MOST_ENDS}")
         settings = {
             "relation": relation,
             "reverse": None if rev_edge_type is None else self._data._edge_position(rev_edge_type),
             "srcs": srcs,
             "dsts": dsts,
             "negatives": self._negatives,
-            "n_negatives": _number(neg_sampling_ratio, "neg_sampling_ratio", 1),
-            "exclude": _text(exclude, "exclude"),
+            "n_negatives": n_negatives,
+            "exclude": exclude,
         }
         self._settings_of_links = {key: settings[key] for key in ("relation", "reverse", "negatives", "n_negatives", "exclude")}
         self._loader = _kiln.LinkLoader(self._data._data, settings, self._settings)
@@ -502,7 +521,7 @@ def _fanouts(num_neighbors: Any, edge_types: list[EdgeType]) -> list[list[int]]:
         raise ValueError("num_neighbors: expected at least one hop, and as many for each relation")
     for fanouts in of_relations:
         for fanout in fanouts:
-            _number(fanout, "num_neighbors", -1, 2**32 - 1)
+            _number(fanout, "num_neighbors", -1, _MOST_ENDS)
     return [[int(fanouts[hop]) for fanouts in of_relations] for hop in range(n_hops)]
 
 
@@ -534,6 +553,27 @@ def _input_links(data: Dataset, links: Any) -> tuple[Any, tuple[Array, Array] | 
     if edge_type is None:
         raise ValueError("edge_label_index: expected an edge type, or a pair of an edge type and links")
     return edge_type, None if pairs is None else _arrays.edge_pair(pairs, "edge_label_index")
+
+
+def _reverse(edge_type: EdgeType, edge_types: Sequence[EdgeType]) -> EdgeType | None:
+    """Returns the relation with the reverses of the links between two types of nodes; None if no relation leads back."""
+    src, name, dst = edge_type
+    back = [other for other in edge_types if src != dst and (other[0], other[2]) == (dst, src)]
+    if not back or (dst, f"rev_{name}", src) in back:
+        return (dst, f"rev_{name}", src) if back else None
+    raise ValueError(
+        f"rev_edge_type: messages along {back[0]} would show the links of {edge_type} to the model if it has their reverses: "
+        'pass it as rev_edge_type, or exclude="directed" if it has others'
+    )
+
+
+def _hash(arrays: Sequence[Array]) -> str:
+    """Returns a hash of the items of a loader."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(str(array.dtype).encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def _number(value: Any, what: str, least: int, most: int = 2**63 - 1) -> int:

@@ -90,6 +90,8 @@ CASES = [
     (lambda: load(pin_memory=True), TypeError, "pin_memory"),
     (lambda: kiln.NeighborLoader(EDGES, [2]), TypeError, "Data or HeteroData"),
     (lambda: kiln.NeighborLoader(make(), [2], output="numpy").load_state_dict({}), ValueError, "state_dict"),
+    (lambda: kiln.NeighborLoader(make(), [2**31], replace=True, output="numpy"), ValueError, "num_neighbors"),
+    (lambda: kiln.LinkNeighborLoader(make(), [1], neg_sampling="binary", neg_sampling_ratio=10**13), ValueError, "neg_sampling_ratio"),
     (lambda: kiln.NeighborLoader(make(), [2], output="numpy").set_epoch(-1), ValueError, "epoch"),
     (lambda: link(edge_label_index=[[0], [3]]), ValueError, "node 3"),
     (lambda: link(edge_label=[1, 2]), ValueError, "expected 3"),

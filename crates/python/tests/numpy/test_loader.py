@@ -194,3 +194,44 @@ def test_settings_change_batches_as_they_say():
     assert load(transform=lambda batch: batch.batch_size) == [4, 4, 2]
     small_queue = load(queue_bytes=0, num_workers=3)
     assert [batch.n_id.tolist() for batch in small_queue] == [batch.n_id.tolist() for batch in load()]
+
+
+def test_a_state_continues_in_a_loop_over_epochs_that_sets_them():
+    data = kiln.Dataset.from_arrays(np.array([[0, 1, 2, 3], [1, 2, 3, 0]]))
+
+    def loader(nodes=None):
+        return kiln.NeighborLoader(data, [1], nodes, batch_size=1, shuffle=True, output="numpy")
+
+    whole = loader()
+    whole.set_epoch(3)
+    expected = [batch.input_id.tolist() for batch in whole]
+    part = loader()
+    part.set_epoch(3)
+    assert part.state_dict()["epoch"] == 3
+    batches = iter(part)
+    first = [next(batches).input_id.tolist() for _ in range(2)]
+    state = part.state_dict()
+    resumed = loader()
+    resumed.load_state_dict(state)
+    resumed.set_epoch(3)
+    assert first + [batch.input_id.tolist() for batch in resumed] == expected
+    resumed.set_epoch(4)
+    assert len(list(resumed)) == 4
+    with pytest.raises(ValueError, match="items"):
+        loader(np.array([0, 1])).load_state_dict(state)
+
+
+def test_reverses_of_links_between_two_types_are_left_out_or_asked_for():
+    edges = np.array([[0, 1, 2], [2, 1, 0]])
+
+    def loader(back, **arguments):
+        relations = {("user", "rates", "item"): edges, ("item", back, "user"): edges[::-1].copy()}
+        data = kiln.Dataset.from_arrays(relations, num_nodes={"user": 3, "item": 3})
+        return kiln.LinkNeighborLoader(data, [-1], ("user", "rates", "item"), batch_size=3, output="numpy", **arguments)
+
+    (batch,) = loader("rev_rates")
+    assert all(len(ids) == 0 for ids in batch.e_id.values())
+    with pytest.raises(ValueError, match="rev_edge_type"):
+        loader("rated")
+    (batch,) = loader("rated", exclude="directed")
+    assert len(batch.e_id[("item", "rated", "user")]) == 3

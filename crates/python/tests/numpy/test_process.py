@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -66,22 +67,24 @@ def test_a_process_ends_in_the_middle_of_an_epoch():
 
 def test_other_threads_of_python_run_while_one_waits_for_a_batch():
     data = kiln.Dataset.open("debian-packages")
-    loader = kiln.NeighborLoader(data, [-1, -1, -1], batch_size=4096, num_workers=0, output="numpy")
+    loader = kiln.NeighborLoader(data, [-1, -1, -1], batch_size=20_000, num_workers=0, output="numpy")
+    ticks = []
     is_done = threading.Event()
-    counts = []
 
-    def count():
-        n = 0
-        while not is_done.is_set():
-            n += 1
-        counts.append(n)
+    def tick():
+        while not is_done.wait(0.001):
+            ticks.append(time.monotonic())
 
-    thread = threading.Thread(target=count)
+    thread = threading.Thread(target=tick)
     thread.start()
+    start = time.monotonic()
     next(iter(loader))
+    end = time.monotonic()
     is_done.set()
     thread.join()
-    assert counts[0] > 1000
+    # With the lock held, no tick would be between the start and the end.
+    middle = [time for time in ticks if start + (end - start) / 4 < time < end - (end - start) / 4]
+    assert middle, f"no tick in {end - start} s"
 
 
 def test_several_threads_take_batches_of_their_own_iterators():
