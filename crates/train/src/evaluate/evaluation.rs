@@ -1,3 +1,4 @@
+use std::fmt;
 use std::time::Duration;
 
 use kiln_comm::Communicator;
@@ -38,7 +39,17 @@ pub struct Evaluation {
     pub(crate) nodes: Vec<[u32; 2]>,
     objective: TaskObjective,
     /// The duration of each batch that this rank evaluated, in their order.
-    pub(crate) batch_times: Vec<Duration>,
+    pub(crate) batch_times: BatchTimes,
+}
+
+/// The durations of batches. They have no debug form, so that equal outputs have equal forms.
+#[derive(Clone, Default)]
+pub(crate) struct BatchTimes(pub(crate) Vec<Duration>);
+
+impl fmt::Debug for BatchTimes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
 }
 
 impl Evaluation {
@@ -248,7 +259,7 @@ impl Evaluation {
     /// A batch is timed from its arrival on the device until its outputs are on the host, so that the device has finished it. The
     /// sampling of the batch, and the wait for it, are not part of the time.
     pub fn mean_batch_time(&self, warm_up: usize) -> Option<Duration> {
-        let timed = self.batch_times.get(warm_up..).filter(|timed| !timed.is_empty())?;
+        let timed = self.batch_times.0.get(warm_up..).filter(|timed| !timed.is_empty())?;
         Some(timed.iter().sum::<Duration>() / timed.len() as u32)
     }
 

@@ -9,7 +9,7 @@ use rayon::ThreadPool;
 
 use crate::error::{Error, Result};
 use crate::evaluate::evaluated_task::EvaluatedTask;
-use crate::evaluate::evaluation::Evaluation;
+use crate::evaluate::evaluation::{BatchTimes, Evaluation};
 use crate::evaluate::layer_wise::LayerWiseInference;
 use crate::evaluate::validation::Validation;
 use crate::metric::kind::Metric;
@@ -218,7 +218,7 @@ impl Evaluator {
                 return Ok(of_rank_zero.unwrap_or(evaluation));
             }
         }
-        evaluation.batch_times = std::mem::take(&mut trainer.eval_batch_times);
+        evaluation.batch_times = BatchTimes(std::mem::take(&mut trainer.eval_batch_times));
         Ok(evaluation)
     }
 
