@@ -14,7 +14,7 @@ type Create = dyn Fn(Arc<Csc>, SamplerConfig) -> Result<Arc<dyn FrontierSampler>
 /// hop, or draw the nodes of a layer for the whole batch, if it overrides [`FrontierSampler::sample_blocks`].
 ///
 /// Name and settings identify it in runs and saved models. Its blocks are checked: a block that is not valid is a
-/// [`SamplerError`] that names the sampler. The check reads each block once, and takes a small part of the time of the sampling.
+/// [`SamplerError`] that names the sampler. The check looks up each edge in the graph.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -63,8 +63,8 @@ pub struct CustomSampler {
 
 impl CustomSampler {
     /// Names a sampler. `create` is called once for each graph that is sampled, such as those of the phases of a split by time. It
-    /// receives the graph and the configuration of the loader: the fanouts, the rule, the edge weights and types, of which the
-    /// sampler takes what it reads. What a fanout means is up to the sampler. The blocks must depend on the seeds and on the key
+    /// receives the graph and the configuration of the loader. The sampler decides what fanouts and the rule mean; its edge weights
+    /// and types must be of the configured kinds. The blocks must depend on the seeds and on the key
     /// only.
     pub fn new<S: FrontierSampler + 'static>(
         name: &str,
